@@ -1,0 +1,3 @@
+"""Headway: GPU time, on time."""
+
+__version__ = "0.1.0"

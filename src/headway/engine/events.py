@@ -1,0 +1,288 @@
+"""The event stream: what happened, once for the simulator and the live daemon alike.
+
+`Observer` is the fast side: the engine calls the methods an observer overrides, with its own
+objects, and skips the others. `Recorder` is an observer that turns the calls into plain records,
+which traces store and the checker, the exporter and the plots read. All times are integer ns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from headway.engine.inheritance import Request
+    from headway.engine.model import Group, Task
+    from headway.engine.reserves import Reserve
+
+
+class Observer:
+    """Override what you want to hear of. Do not keep a group: its owner may use it again."""
+
+    def task_added(self, task: Task, now_ns: int) -> None: ...
+    def task_removed(self, task: Task, now_ns: int) -> None: ...
+    def ranked(self, task: Task, now_ns: int) -> None: ...
+    def reserve_set(self, reserve: Reserve, now_ns: int) -> None: ...
+    def joined(self, task: Task, now_ns: int) -> None: ...
+    def submitted(self, group: Group, now_ns: int) -> None: ...
+    def dispatched(self, group: Group, now_ns: int) -> None: ...
+    def completed(self, group: Group, now_ns: int) -> None: ...
+    def replenished(self, reserve: Reserve, now_ns: int) -> None: ...
+    def moved(self, giver: Reserve, taker: Reserve, amount_ns: int, now_ns: int) -> None: ...
+    def entered(self, request: Request, now_ns: int) -> None: ...
+    def left(self, request: Request, now_ns: int) -> None: ...
+    def focused(self, task: Task | None, now_ns: int) -> None: ...
+    def shown(self, task: Task, now_ns: int) -> None: ...
+    def ended(self, complete: bool, now_ns: int) -> None: ...
+
+
+HOOKS = tuple(name for name in vars(Observer) if not name.startswith("_"))
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened at an instant."""
+
+    kind: ClassVar[str]
+    ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskAdded(Event):
+    """A task is known from here on."""
+
+    kind = "task_added"
+    task: str
+    policy: str
+    priority: str
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRemoved(Event):
+    """A task is gone; its groups that are online still finish."""
+
+    kind = "task_removed"
+    task: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked(Event):
+    """A task's effective rank changed: inheritance, focus, a deadline, or a person's wish."""
+
+    kind = "ranked"
+    task: str
+    rank: int
+    base_rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReserveSet(Event):
+    """A reserve was made or changed."""
+
+    kind = "reserve_set"
+    reserve: str
+    policy: str
+    capacity_ns: int
+    period_ns: int
+    budget_ns: int
+    anchor_ns: int
+    shared: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Joined(Event):
+    """A task's groups are charged to this reserve from here on (None: to nobody)."""
+
+    kind = "joined"
+    task: str
+    reserve: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted(Event):
+    """A group waits at the gate."""
+
+    kind = "submitted"
+    task: str
+    index: int
+    predicted_ns: int
+    deadline_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatched(Event):
+    """A group went online."""
+
+    kind = "dispatched"
+    task: str
+    index: int
+    gpu: int
+
+
+@dataclass(frozen=True, slots=True)
+class Completed(Event):
+    """A group is done; it executed from `started_ns` to `ns`."""
+
+    kind = "completed"
+    task: str
+    index: int
+    gpu: int
+    submitted_ns: int
+    started_ns: int
+    reserve: str | None
+    budget_ns: int
+    frame: bool
+    deadline_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Replenished(Event):
+    """A reserve got its capacity for the next period."""
+
+    kind = "replenished"
+    reserve: str
+    budget_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Moved(Event):
+    """Budget went from one reserve to another (RIX)."""
+
+    kind = "moved"
+    giver: str
+    taker: str
+    amount_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Entered(Event):
+    """A client's request to a server is pending."""
+
+    kind = "entered"
+    request: int
+    client: str
+    server: str
+
+
+@dataclass(frozen=True, slots=True)
+class Left(Event):
+    """A request was answered, or its client is gone."""
+
+    kind = "left"
+    request: int
+    client: str
+    server: str
+
+
+@dataclass(frozen=True, slots=True)
+class Focused(Event):
+    """The foreground window belongs to this task now (None: to none of ours)."""
+
+    kind = "focused"
+    task: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Shown(Event):
+    """A frame of this task reached the screen."""
+
+    kind = "shown"
+    task: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended(Event):
+    """The last event of a stream; without it a trace was cut off."""
+
+    kind = "ended"
+    complete: bool
+
+
+EVENTS: dict[str, type[Event]] = {
+    cls.kind: cls
+    for cls in (
+        TaskAdded, TaskRemoved, Ranked, ReserveSet, Joined, Submitted, Dispatched, Completed,
+        Replenished, Moved, Entered, Left, Focused, Shown, Ended,
+    )
+}  # fmt: skip
+
+
+class Recorder(Observer):
+    """Turns what the engine says into records and hands each to `sink`."""
+
+    def __init__(self, sink: Callable[[Event], None]) -> None:
+        self._sink = sink
+
+    def task_added(self, task: Task, now_ns: int) -> None:
+        self._sink(TaskAdded(now_ns, task.name, task.policy.name, str(task.rule), task.rank))
+
+    def task_removed(self, task: Task, now_ns: int) -> None:
+        self._sink(TaskRemoved(now_ns, task.name))
+
+    def ranked(self, task: Task, now_ns: int) -> None:
+        self._sink(Ranked(now_ns, task.name, task.rank, task.base_rank))
+
+    def reserve_set(self, reserve: Reserve, now_ns: int) -> None:
+        self._sink(
+            ReserveSet(
+                now_ns,
+                reserve.name,
+                reserve.spec.kind,
+                reserve.capacity_ns,
+                reserve.period_ns,
+                reserve.budget_ns,
+                reserve.anchor_ns,
+                reserve.shared,
+            )
+        )
+
+    def joined(self, task: Task, now_ns: int) -> None:
+        self._sink(Joined(now_ns, task.name, task.reserve.name if task.reserve else None))
+
+    def submitted(self, group: Group, now_ns: int) -> None:
+        self._sink(
+            Submitted(now_ns, group.task.name, group.index, group.predicted_ns, group.deadline_ns)
+        )
+
+    def dispatched(self, group: Group, now_ns: int) -> None:
+        self._sink(Dispatched(now_ns, group.task.name, group.index, group.gpu.index))
+
+    def completed(self, group: Group, now_ns: int) -> None:
+        reserve = group.task.reserve
+        self._sink(
+            Completed(
+                now_ns,
+                group.task.name,
+                group.index,
+                group.gpu.index,
+                group.submitted_ns,
+                group.started_ns,
+                reserve.name if reserve else None,
+                reserve.budget_ns if reserve else 0,
+                group.frame,
+                group.deadline_ns,
+            )
+        )
+
+    def replenished(self, reserve: Reserve, now_ns: int) -> None:
+        self._sink(Replenished(now_ns, reserve.name, reserve.budget_ns))
+
+    def moved(self, giver: Reserve, taker: Reserve, amount_ns: int, now_ns: int) -> None:
+        self._sink(Moved(now_ns, giver.name, taker.name, amount_ns))
+
+    def entered(self, request: Request, now_ns: int) -> None:
+        self._sink(Entered(now_ns, request.number, request.client.name, request.server.name))
+
+    def left(self, request: Request, now_ns: int) -> None:
+        self._sink(Left(now_ns, request.number, request.client.name, request.server.name))
+
+    def focused(self, task: Task | None, now_ns: int) -> None:
+        self._sink(Focused(now_ns, task.name if task else None))
+
+    def shown(self, task: Task, now_ns: int) -> None:
+        self._sink(Shown(now_ns, task.name))
+
+    def ended(self, complete: bool, now_ns: int) -> None:
+        self._sink(Ended(now_ns, complete))

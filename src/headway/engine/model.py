@@ -1,0 +1,149 @@
+"""The things the engine talks about: tasks, groups and GPUs (vocabulary in docs/architecture.md).
+
+Rank is the one number that orders tasks: smaller runs first. It packs the priority *level* a person
+writes (larger is more important) above a *refinement* that a priority rule may add, such as a
+period or a deadline, so that two tasks of one level can still differ.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headway.engine.policies import Policy
+    from headway.engine.predictors import Prediction, Predictor, Signature
+    from headway.engine.priorities import PriorityRule
+    from headway.engine.reserves import Reserve
+
+Rank = int
+
+_REFINEMENT_BITS = 64
+_REFINEMENT_MAX = (1 << _REFINEMENT_BITS) - 1
+MAX_LEVEL = 1_000_000
+"""Largest magnitude of a priority that a person may give."""
+BACKGROUND_LEVEL = -MAX_LEVEL - 1
+"""Below everything a person may give (TimeGraph §3: "the lowest GPU priority")."""
+DEFAULT_LEVEL = 0
+"""The default static level, at which automatic (`*`) tasks run (TimeGraph §3)."""
+
+
+def make_rank(level: int, refinement: int = 0) -> Rank:
+    """Rank of a task at `level`; a larger `refinement` is less important within the level."""
+    return (-level << _REFINEMENT_BITS) + min(refinement, _REFINEMENT_MAX)
+
+
+def level_of(rank: Rank) -> int:
+    """The priority level a rank was made from."""
+    return -(rank >> _REFINEMENT_BITS)
+
+
+class Group:
+    """The commands that go to the GPU as one unit and are not interrupted.
+
+    Whoever drives the engine makes it and hands it to `Engine.submit`. Slots, all set at once: it
+    is the object a long simulation makes millions of.
+    """
+
+    __slots__ = (
+        "deadline_ns",
+        "dispatched_ns",
+        "exact_ns",
+        "finished_ns",
+        "frame",
+        "gpu",
+        "index",
+        "predicted_ns",
+        "prediction",
+        "signature",
+        "started_ns",
+        "submitted_ns",
+        "switched",
+        "task",
+    )
+
+    gpu: Gpu
+
+    def __init__(
+        self,
+        task: Task,
+        index: int,
+        exact_ns: int = 0,
+        deadline_ns: int | None = None,
+        signature: Signature = (),
+        frame: bool = False,
+    ) -> None:
+        self.task = task
+        self.index = index
+        self.exact_ns = exact_ns
+        """The true cost where the driver knows it, as the simulator does; `exact` looks at it."""
+        self.deadline_ns = deadline_ns
+        self.signature = signature
+        self.frame = frame
+        """The program shows a frame when this group is done."""
+        self.switched = False
+        """Another task's group ran on this GPU just before this one."""
+        self.submitted_ns = 0
+        self.dispatched_ns = 0
+        self.started_ns = 0
+        self.finished_ns = 0
+        self.predicted_ns = 0
+        self.prediction: Prediction | None = None
+
+    def __repr__(self) -> str:
+        return f"<group {self.task.name}#{self.index}>"
+
+
+class Task:
+    """What has a priority, a policy and perhaps a reserve."""
+
+    def __init__(self, name: str, order: int, policy: Policy, rule: PriorityRule) -> None:
+        self.name = name
+        self.order = order
+        """Place in the file, or order of arrival: the last tie-breaker."""
+        self.policy = policy
+        self.rule = rule
+        self.period_ns: int | None = None
+        self.reserve: Reserve | None = None
+        self.predictor: Predictor | None = None
+        self.base_rank: Rank = 0
+        """From the task's own priority rule."""
+        self.rank: Rank = 0
+        """With what is inherited from clients; this is what schedules."""
+        self.key: int = 0
+        """Place in the ready queue: `policy.key(self)`, kept here because it is read so often."""
+        self.plain = False
+        """No reserve, no prediction, a rank that stays, and a policy that takes any idle GPU and
+        only an idle one: the engine may take the short way. It keeps this up to date."""
+        self.waiting: Group | None = None
+        self.in_ready_queue = False
+        self.last_gpu: Gpu | None = None
+        self.gpu_ns = 0
+        self.alive = True
+        self.foreground = False
+
+    @property
+    def priority(self) -> int:
+        """The effective priority level."""
+        return level_of(self.rank)
+
+    def __repr__(self) -> str:
+        return f"<task {self.name}>"
+
+
+class Gpu:
+    """One GPU and its online list: groups run one after the other in the order of dispatch."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.online: deque[Group] = deque()
+        self.last_task: Task | None = None
+        """Whose group was dispatched last: tells whether the context switches."""
+
+    @property
+    def executing(self) -> Group | None:
+        """The group that executes now."""
+        return self.online[0] if self.online else None
+
+    def __repr__(self) -> str:
+        return f"<gpu {self.index}: {len(self.online)} online>"

@@ -1,0 +1,139 @@
+"""The parts that scenario files and spec files have in common: reserves, priorities, settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from headway.engine.policies import Policy, policies
+from headway.engine.predictors import Predictor, predictors
+from headway.engine.priorities import Fixed, PriorityRule, parse_priority
+from headway.engine.reading import Path, Report, Table, shown
+from headway.engine.reserves import BACKGROUND, DEFAULT_BACKGROUND, KINDS, ReserveSpec
+from headway.engine.units import format_ns
+
+NAME_LENGTH = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What concerns the system as a whole."""
+
+    limit: Fraction | None = None
+    """How much of the GPU may be reserved, 1 being all of it; None: admission control is off."""
+    background: ReserveSpec = DEFAULT_BACKGROUND
+    named: tuple[Policy | Predictor, ...] = ()
+    """Policies and predictors that were given settings of their own."""
+
+
+def read_settings(top: Table) -> Settings:
+    """Take `[admission]`, `[background]`, `[policy.*]` and `[predict.*]` out of a file."""
+    limit = None
+    admission = top.table("admission")
+    if admission is not None:
+        limit = Fraction(str(admission.number("limit", 100, least=0, most=100))) / 100
+        admission.close()
+    background = DEFAULT_BACKGROUND
+    table = top.table("background")
+    if table is not None:
+        capacity_ns = table.duration("capacity", DEFAULT_BACKGROUND.capacity_ns, least=1)
+        period_ns = table.duration("period", DEFAULT_BACKGROUND.period_ns, least=1)
+        _check_capacity(table, capacity_ns, period_ns)
+        background = ReserveSpec("pe", capacity_ns, period_ns, shared=BACKGROUND)
+        table.close()
+    named: list[Policy | Predictor] = []
+    for key, known in (("policy", policies()), ("predict", predictors())):
+        outer = top.table(key)
+        if outer is None:
+            continue
+        for name, cls in known.items():
+            inner = outer.table(name)
+            if inner is not None:
+                named.append(cls.read(inner))
+                inner.close()
+        outer.close()
+    return Settings(limit, background, tuple(named))
+
+
+def _check_capacity(table: Table, capacity_ns: int, period_ns: int) -> None:
+    if capacity_ns > period_ns:
+        period = format_ns(period_ns)
+        table.bad("capacity", format_ns(capacity_ns), f"at most the period, {period}")
+
+
+def read_name(table: Table, taken: dict[str, Path]) -> str:
+    """The `name` of a task; each may be used once."""
+    name = table.string("name", required=True)
+    if len(name) > NAME_LENGTH:
+        table.bad("name", shown(name), f"at most {NAME_LENGTH} characters")
+    elif name in taken:
+        first = table.report.line_of(taken[name])
+        where = f" (line {first} has it already)" if first else ""
+        table.bad("name", f"the name {name!r} a second time{where}", "a name of its own")
+    elif name:
+        taken[name] = (*table.path, "name")
+    return name
+
+
+def read_priority(table: Table) -> PriorityRule:
+    """The `priority` of a task, 0 if none is given."""
+    value = table.take("priority")
+    try:
+        return Fixed() if value is None else parse_priority(value)
+    except ValueError as error:
+        table.bad("priority", shown(value), str(error))
+        return Fixed()
+
+
+@dataclass(frozen=True, slots=True)
+class ReserveWish:
+    """What a task says of its reserve: nothing, numbers of its own, or the Background reserve."""
+
+    spec: ReserveSpec | None = None
+    background: bool = False
+
+
+def read_reserve(table: Table) -> ReserveWish:
+    """The `reserve` of a task: a table of numbers, or "background"."""
+    if table.peek("reserve") == BACKGROUND:
+        table.take("reserve")
+        return ReserveWish(background=True)
+    inner = table.table("reserve")
+    if inner is None:
+        return ReserveWish()
+    before = len(table.report.problems)
+    kind = inner.choice("policy", KINDS, "pe")
+    capacity_ns = inner.duration("capacity", required=True, least=1)
+    period_ns = inner.duration("period", required=True, least=1)
+    shared = inner.string("shared") or None
+    if shared == BACKGROUND:
+        inner.bad("shared", repr(BACKGROUND), "another name: this one belongs to Headway")
+    predict = inner.choice("predict", predictors(), "exact")
+    inner.close()
+    if before == len(table.report.problems):
+        _check_capacity(inner, capacity_ns, period_ns)
+    return ReserveWish(ReserveSpec(kind, capacity_ns, period_ns, shared, predict))
+
+
+class Pools:
+    """All members of a shared reserve must say the same about it."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._first: dict[str, tuple[ReserveSpec, str]] = {}
+
+    def check(self, spec: ReserveSpec | None, task: str, path: Path) -> None:
+        if spec is None or spec.shared is None:
+            return
+        first, owner = self._first.setdefault(spec.shared, (spec, task))
+        if first != spec:
+            self._report.add(
+                (*path, "reserve"),
+                f"{describe(spec)} for the pool {spec.shared!r}",
+                f"{describe(first)} as {owner!r} says",
+            )
+
+
+def describe(spec: ReserveSpec) -> str:
+    """A reserve in a few words."""
+    return f"{spec.kind} {format_ns(spec.capacity_ns)} every {format_ns(spec.period_ns)}"

@@ -1,0 +1,105 @@
+"""Run a scenario: builds the engine and the programs it describes and simulates them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from headway.engine.admission import Answer
+from headway.engine.core import Engine
+from headway.engine.events import Observer
+from headway.engine.model import Task
+from headway.engine.spec import Spec
+from headway.sim.programs import Program
+from headway.sim.programs.serves import Server
+from headway.sim.scenario import EventPlan, Scenario, TaskPlan
+from headway.sim.simulator import Action, Progress, Simulator
+from headway.sim.statistics import Statistics
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run came to."""
+
+    statistics: Statistics
+    complete: bool
+    turned_away: dict[str, str]
+    """Tasks whose reserve was not admitted, and why."""
+
+
+def simulate(
+    scenario: Scenario,
+    *,
+    observers: Iterable[Observer] = (),
+    spec: Spec | None = None,
+    progress: Progress | None = None,
+) -> Outcome:
+    """Run a scenario to its end. With `spec`, policies, priorities and reserves come from there,
+    and a task that it does not name is Background, as on a live system."""
+    statistics = Statistics()
+    statistics.gpus = scenario.device.count
+    settings = scenario.settings if spec is None else spec.settings
+    engine = Engine(
+        gpus=scenario.device.count,
+        limit=settings.limit,
+        background=settings.background,
+        named=settings.named,
+        observers=(statistics, *observers),
+    )
+    programs: dict[Task, Program] = {}
+    turned_away: dict[str, str] = {}
+    for plan in scenario.tasks:
+        task, answer = _add(engine, plan, spec)
+        programs[task] = plan.program
+        if not answer.accepted:
+            turned_away[plan.name] = answer.why
+    actions = [_action(event, turned_away) for event in scenario.events]
+    simulator = Simulator(engine, programs, scenario.device, actions)
+    complete = simulator.run(scenario.duration_ns, progress=progress)
+    return Outcome(statistics, complete, turned_away)
+
+
+def _add(engine: Engine, plan: TaskPlan, spec: Spec | None) -> tuple[Task, Answer]:
+    program = plan.program
+    pix = isinstance(program, Server) and program.pix
+    rix = isinstance(program, Server) and program.rix
+    policy, priority, wish = plan.policy, plan.priority, plan.reserve
+    if spec is not None:
+        entry = spec.match(plan.name)
+        if entry is None:
+            return engine.add_background_task(plan.name, 0), Answer(True)
+        policy, priority, wish = entry.policy, entry.priority, entry.reserve
+    if wish.background:
+        return engine.add_background_task(plan.name, 0, policy=policy), Answer(True)
+    return engine.add_task(
+        plan.name,
+        0,
+        policy=policy,
+        priority=priority,
+        reserve=wish.spec,
+        period_ns=program.period_ns,
+        pix=pix,
+        rix=rix,
+    )
+
+
+def _action(event: EventPlan, turned_away: dict[str, str]) -> Action:
+    def act(simulator: Simulator) -> None:
+        engine, now_ns = simulator.engine, simulator.now_ns
+        task = engine.tasks.get(event.task)
+        if task is None:  # it died before
+            return
+        if event.kind == "focus":
+            engine.set_foreground(task, now_ns)
+        elif event.kind == "kill":
+            simulator.kill(task)
+        if event.priority is not None:
+            engine.set_priority(task, event.priority, now_ns)
+        if event.reserve.background:
+            engine.make_background(task, now_ns)
+        elif event.reserve.spec is not None:
+            answer = engine.set_reserve(task, event.reserve.spec, now_ns)
+            if not answer.accepted:
+                turned_away[event.task] = answer.why
+
+    return Action(event.at_ns, act)
