@@ -23,7 +23,7 @@ def percent(share: Fraction) -> str:
 
 
 def admit(new: ReserveSpec, active: Iterable[ReserveSpec], limit: Fraction | None) -> Answer:
-    """Is there room for `new` beside the active reserves under `limit` (1: the GPU, None: no limit)?
+    """Is there room for `new` beside the active reserves? `limit` 1 is the whole GPU.
 
     The sum is over C/T, in exact arithmetic. `active` holds each shared pool once.
     """

@@ -40,6 +40,7 @@ class Engine:
         """`named` are policies and predictors with settings of their own; others get defaults."""
         self.now_ns = 0
         self.gpus = [Gpu(index) for index in range(gpus)]
+        self._only_gpu = self.gpus[0] if gpus == 1 else None
         self.limit = limit
         self.tasks: dict[str, Task] = {}
         self.pools: dict[str, Reserve] = {}
@@ -519,9 +520,8 @@ class Engine:
         if not ready:
             return None
         self.now_ns = now_ns
-        gpus = self.gpus
-        if len(gpus) == 1:
-            gpu = gpus[0]
+        gpu = self._only_gpu
+        if gpu is not None:
             if gpu.online:
                 if not self.eager:
                     return None
@@ -551,10 +551,10 @@ class Engine:
             return None
         for place, entry in enumerate(ready):
             group = entry[3]
-            for gpu in self._preferred(group.task):
-                if group.task.policy.admits(group, gpu, self):
+            for choice in self._preferred(group.task):
+                if group.task.policy.admits(group, choice, self):
                     self._take(place)
-                    self._go(group, gpu)
+                    self._go(group, choice)
                     return group
         return None
 
@@ -591,15 +591,20 @@ class Engine:
         task = group.task
         executed_ns = now_ns - started_ns
         task.gpu_ns += executed_ns
+        if not task.plain:
+            self._charge(group, executed_ns)
+        for call in self._on_completed:
+            call(group, now_ns)
+
+    def _charge(self, group: Group, executed_ns: int) -> None:
+        task = group.task
         reserve = task.reserve
         if reserve is not None:
             reserve.budget_ns -= executed_ns
             # A boundary at this very instant comes after the completion, hence the minus one.
-            self._arm(reserve, now_ns - 1)
+            self._arm(reserve, self.now_ns - 1)
             if reserve.waiting:
                 self._recheck(reserve)
         if group.prediction is not None and task.predictor is not None:
             context = Context(group.switched, group.exact_ns)
             task.predictor.observe(group.prediction, executed_ns, context)
-        for call in self._on_completed:
-            call(group, now_ns)

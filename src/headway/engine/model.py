@@ -62,7 +62,12 @@ class Group:
         "task",
     )
 
+    # Set on the way: by submission, dispatch, and execution.
+    submitted_ns: int
+    dispatched_ns: int
     gpu: Gpu
+    started_ns: int
+    finished_ns: int
 
     def __init__(
         self,
@@ -83,10 +88,6 @@ class Group:
         """The program shows a frame when this group is done."""
         self.switched = False
         """Another task's group ran on this GPU just before this one."""
-        self.submitted_ns = 0
-        self.dispatched_ns = 0
-        self.started_ns = 0
-        self.finished_ns = 0
         self.predicted_ns = 0
         self.prediction: Prediction | None = None
 

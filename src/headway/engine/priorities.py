@@ -50,6 +50,11 @@ def rule(name: str) -> Callable[[R], R]:
     return register
 
 
+def rules() -> dict[str, type[PriorityRule]]:
+    """Every registered priority rule by name."""
+    return _RULES
+
+
 class Fixed(PriorityRule):
     """An integer; larger is more important."""
 

@@ -2,7 +2,8 @@
 
 A `Table` wraps one TOML table. Its methods take a key out, check it and return a usable value in
 any case, so that reading goes on and the next mistake is found too; `Report.problems` decides
-afterwards whether the result may be used. `locate` finds the line of a key, which `tomllib` does not tell.
+afterwards whether the result may be used. `locate` finds the line of a key, which `tomllib` does
+not tell.
 """
 
 from __future__ import annotations

@@ -94,10 +94,13 @@ class ReserveWish:
 
 
 def read_reserve(table: Table) -> ReserveWish:
-    """The `reserve` of a task: a table of numbers, or "background"."""
+    """The `reserve` of a task: a table of numbers, "background" or "none"."""
     if table.peek("reserve") == BACKGROUND:
         table.take("reserve")
         return ReserveWish(background=True)
+    if table.peek("reserve") == "none":
+        table.take("reserve")
+        return ReserveWish()
     inner = table.table("reserve")
     if inner is None:
         return ReserveWish()

@@ -75,6 +75,39 @@ class Scenario:
     """None: until every group has completed."""
 
 
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A scenario with some keys set otherwise, to be compared with the others."""
+
+    name: str
+    overrides: tuple[Override, ...]
+
+
+def parse_variants(text: str, file: str = "scenario") -> list[Variant]:
+    """The variants that a scenario file describes, which `parse_scenario` checks too."""
+    report = Report(locate(text))
+    top = Table(parse_toml(text, file), (), report)
+    variants = _read_variants(top)
+    report.raise_if_any(file)
+    return variants
+
+
+def _read_variants(top: Table) -> list[Variant]:
+    variants = []
+    names: dict[str, Any] = {}
+    for table in top.tables("variant"):
+        name = read_name(table, names)
+        changes = table.take("set")
+        if changes is None:
+            changes = {}
+        if not isinstance(changes, dict) or not all("." in key for key in changes):
+            table.bad("set", shown(changes), 'quoted keys, as in { "task.*.policy" = "fifo" }')
+            changes = {}
+        variants.append(Variant(name, tuple(changes.items())))
+        table.close()
+    return variants
+
+
 def parse_scenario(
     text: str,
     file: str = "scenario",
@@ -128,6 +161,7 @@ def read_scenario(
     if len(tables) > MAX_TASKS:
         raise BadInput(file, [_too_many(len(tables))])
     tasks = _read_tasks(tables, report, base_seed)
+    _read_variants(top)
     events = [_read_event(table, {t.name for t in tasks}) for table in top.tables("event")]
     top.close()
     report.raise_if_any(file)

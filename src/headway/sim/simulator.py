@@ -122,13 +122,13 @@ class Simulator(World):
                     if not progress(now_ns):
                         return False
             if done_ns == now_ns:
-                for group in self._done(now_ns) if online is None else (online[0],):
+                if online is None:
+                    self._complete(now_ns)
+                else:
+                    group = online[0]
                     complete(group, group.started_ns, now_ns)
-                    program = programs[group.task]
-                    if program.hears_completions and group.task.alive:
-                        due_ns = program.completed(group, now_ns)
-                        if due_ns != BLOCKED:
-                            self.wake(group.task, due_ns)
+                    if programs[group.task].hears_completions:
+                        self._tell(group, now_ns)
             if timers and timers[0][0] <= now_ns:
                 engine.advance(now_ns)
             while actions and actions[-1].at_ns <= now_ns:
@@ -160,10 +160,20 @@ class Simulator(World):
                     if made is not None:
                         submit(made, now_ns)
 
-    def _done(self, now_ns: int) -> list[Group]:
-        """The groups that finish now. A cost is never zero, so it is at most one on each GPU."""
-        heads = [gpu.online[0] for gpu in self.engine.gpus if gpu.online]
-        return [group for group in heads if group.finished_ns == now_ns]
+    def _complete(self, now_ns: int) -> None:
+        """Several GPUs: a cost is never zero, so at most one group is done on each."""
+        for gpu in self.engine.gpus:
+            if gpu.online and gpu.online[0].finished_ns == now_ns:
+                group = gpu.online[0]
+                self.engine.complete(group, group.started_ns, now_ns)
+                self._tell(group, now_ns)
+
+    def _tell(self, group: Group, now_ns: int) -> None:
+        program = self._programs[group.task]
+        if program.hears_completions and group.task.alive:
+            due_ns = program.completed(group, now_ns)
+            if due_ns != BLOCKED:
+                self.wake(group.task, due_ns)
 
     def _earliest(self, now_ns: int) -> int:
         timer_ns = self.engine.next_timer_ns()

@@ -17,7 +17,8 @@ SCENE = 1000
 
 
 class Frames(Program):
-    """Draws frames of one or more groups, with CPU work before each.
+    """Draws frames of one or more groups, with CPU work (`cpu`) before each group and more of it
+    (`prepare`: game logic, culling) before the first of a frame.
 
     The program runs at most `ahead` frames ahead of the screen. With a server it sends a request
     when the last group of a frame is dispatched, and the frame is shown when the server answers
@@ -40,6 +41,7 @@ class Frames(Program):
         groups: tuple[int, int],
         cost: tuple[int, int],
         cpu: tuple[int, int],
+        prepare: tuple[int, int] = (0, 0),
         ahead: int,
         fps: int | None,
         count: int,
@@ -47,6 +49,7 @@ class Frames(Program):
         seed: int,
     ) -> None:
         self._groups, self._cost, self._cpu = groups, cost, cpu
+        self._prepare = prepare
         self._ahead, self._fps, self._count, self._blit_ns = ahead, fps, count, blit_ns
         self._random = random.Random(seed)
         self._scene = SCENE // 2
@@ -70,6 +73,7 @@ class Frames(Program):
             groups=table.integers("groups", cls.default_groups, least=1, most=MAX_GROUPS),
             cost=table.durations("cost", cls.default_cost, least=1),
             cpu=table.durations("cpu", cls.default_cpu),
+            prepare=table.durations("prepare", (0, 0)),
             ahead=table.integer("ahead", cls.default_ahead, least=1, most=1000),
             fps=fps or None,
             count=table.integer("count", MAX_COUNT, least=1, most=MAX_COUNT),
@@ -101,7 +105,7 @@ class Frames(Program):
         self._left = low + ((high - low) * self._scene + SCENE // 2) // SCENE
         self._place = 0
         self._frame += 1
-        return begin_ns + self._between(self._cpu)
+        return begin_ns + self._between(self._prepare) + self._between(self._cpu)
 
     def resume(self, now_ns: int) -> Group | None:
         self._left -= 1

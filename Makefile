@@ -1,0 +1,42 @@
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.headway
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
+
+$(STAMP): pyproject.toml scripts/setup
+	scripts/setup $(PYTHON)
+	@touch $@
+
+.PHONY: setup
+setup: $(STAMP) ## Make .venv with headway in .venv/bin
+
+.PHONY: demo
+demo: setup ## A game, a widget and five clear bombs, without and with Headway
+	@mkdir -p out
+	@$(BIN)/headway compare examples/bombs.toml --plot out/demo.png
+	@$(BIN)/headway sim examples/bombs.toml --variant "priorities and a reserve" --trace out/demo.pftrace
+	@$(BIN)/headway check out/demo.pftrace
+	@echo "picture: out/demo.png    trace for ui.perfetto.dev: out/demo.pftrace"
+
+.PHONY: lint
+lint: setup ## Formatter, linters, types and import layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+.PHONY: test
+test: lint ## All tests, after the linters
+	$(BIN)/python -m pytest -n auto
+
+.PHONY: bench
+bench: setup ## Speed against SimPy, and memory over ten million groups
+	$(BIN)/python benchmarks/simulator.py
+
+.PHONY: clean
+clean: ## Remove what was built
+	rm -rf .venv out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

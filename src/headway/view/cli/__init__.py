@@ -1,0 +1,78 @@
+"""The `headway` command: one small file per subcommand, imported only when it is used."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+
+import click
+
+from headway import __version__
+from headway.engine.reading import BadInput
+from headway.view.errors import BAD_INPUT, INTERRUPTED, UserError
+
+COMMANDS = {
+    "check": "Check a trace against the rules.",
+    "compare": "Simulate a scenario under several policies or variants.",
+    "config": "Check spec files.",
+    "papers": "Run the papers' experiments and check their claims.",
+    "policies": "List policies, priority rules, predictors and programs.",
+    "sim": "Simulate scenarios.",
+}
+
+
+class LazyGroup(click.Group):
+    """Knows its commands by name and help line, and imports one only to run it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"headway.view.cli.{cmd_name}")
+        command = module.command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="headway")
+def headway() -> None:
+    """GPU time, on time.
+
+    Headway orders the GPU work of several programs by priority, gives each a budget, and lets you
+    simulate and check what that does.
+    """
+
+
+def main() -> None:
+    """Run the command; every foreseeable mistake is one line on stderr and an exit code."""
+    try:
+        code = headway.main(standalone_mode=False)
+        sys.stdout.flush()
+        sys.exit(code if isinstance(code, int) else 0)
+    except click.exceptions.Abort:
+        sys.exit(INTERRUPTED)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    except click.ClickException as error:
+        where = getattr(error, "ctx", None)
+        path = where.command_path if where else "headway"
+        message = " ".join(error.format_message().split())
+        click.echo(f"headway: {message} Run '{path} --help' to see what it takes.", err=True)
+        sys.exit(BAD_INPUT)
+    except BadInput as error:
+        click.echo(str(error), err=True)
+        sys.exit(BAD_INPUT)
+    except UserError as error:
+        click.echo(str(error), err=True)
+        sys.exit(error.code)
+    except BrokenPipeError:  # the reader, such as `head`, has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)

@@ -1,0 +1,197 @@
+"""Pictures of runs. matplotlib is optional and slow to import, so it is imported here and late."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from headway.engine.events import Observer
+from headway.engine.model import Group
+from headway.sim.run import Outcome
+from headway.view.errors import UserError
+from headway.view.files import whole_or_nothing
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MAX_SLICES = 2000
+MAX_TIMELINE_TASKS = 40
+FORMATS = ("png", "svg", "pdf")
+
+
+class Timeline(Observer):
+    """Keeps the first groups of a run, for the timeline of the picture."""
+
+    def __init__(self) -> None:
+        self.slices: list[tuple[str, int, int, int]] = []
+
+    def completed(self, group: Group, now_ns: int) -> None:
+        if len(self.slices) < MAX_SLICES:
+            times = (group.submitted_ns, group.started_ns, group.finished_ns)
+            self.slices.append((group.task.name, *times))
+
+
+def _new_figure(width: float, height: float) -> Figure:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise UserError("a plot needs matplotlib: run pip install 'headway[plot]'") from None
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def check_format(path: str) -> None:
+    """Refuse a picture that could not be written, before the run rather than after it."""
+    ending = path.rsplit(".", 1)[-1].lower() if "." in path else ""
+    if ending not in FORMATS:
+        raise UserError(
+            f"--plot {path}: found the ending {ending!r}, expected {', '.join(FORMATS)}"
+        )
+
+
+def save(figure: Figure, path: str) -> None:
+    """Write the picture whole or not at all."""
+    with whole_or_nothing(path) as partial, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a glyph missing from a font is no reason to complain
+        figure.savefig(partial, dpi=120, format=path.rsplit(".", 1)[-1].lower())
+
+
+def _colours(names: Sequence[str]) -> dict[str, str]:
+    return {name: f"C{place % 10}" for place, name in enumerate(names)}
+
+
+def plot_run(path: str, title: str, outcome: Outcome, timeline: Timeline) -> None:
+    """A run: the timeline of its beginning, rates over time, and response times."""
+    figure = _new_figure(11, 8)
+    figure.suptitle(title)
+    names = list(outcome.statistics.by_name())
+    colours = _colours(names)
+    top, middle, bottom = figure.subplots(3, 1)
+    _draw_timeline(top, names, timeline, colours)
+    _draw_rates(middle, outcome, colours)
+    _draw_responses(bottom, outcome, colours)
+    save(figure, path)
+
+
+def _draw_timeline(
+    axes: Axes, names: Sequence[str], timeline: Timeline, colours: Mapping[str, str]
+) -> None:
+    rows = {name: place for place, name in enumerate(names[:MAX_TIMELINE_TASKS])}
+    last_ms = 0.0
+    if timeline.slices:
+        # Enough of the beginning to see single groups: the first 200 or so.
+        last_ms = timeline.slices[min(len(timeline.slices), 200) - 1][3] / 1e6
+    for name, submitted_ns, started_ns, finished_ns in timeline.slices:
+        if name not in rows or submitted_ns / 1e6 > last_ms:
+            continue
+        row, colour = rows[name], colours[name]
+        wait = (submitted_ns / 1e6, (started_ns - submitted_ns) / 1e6)
+        run = (started_ns / 1e6, (finished_ns - started_ns) / 1e6)
+        axes.broken_barh([wait], (row - 0.1, 0.2), color=colour, alpha=0.35)
+        axes.broken_barh([run], (row - 0.4, 0.8), color=colour)
+    axes.set_yticks(range(len(rows)), list(rows))
+    axes.invert_yaxis()
+    axes.set_xlim(0, last_ms or 1)
+    axes.set_xlabel("ms")
+    axes.set_title("the beginning: waiting (thin) and running (thick)", fontsize="medium")
+
+
+def _draw_rates(axes: Axes, outcome: Outcome, colours: Mapping[str, str]) -> None:
+    statistics = outcome.statistics
+    for name, entry in statistics.by_name().items():
+        if entry.frames:
+            points = entry.frame_series.rates(statistics.end_ns)
+            x = [at_ns / 1e9 for at_ns, _ in points]
+            axes.plot(x, [value for _, value in points], label=name, color=colours[name])
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("s")
+    axes.set_ylabel("frames per second")
+    axes.set_title("frame rate over time", fontsize="medium")
+    if axes.lines:
+        axes.legend(fontsize="small", ncols=4)
+
+
+def _draw_responses(axes: Axes, outcome: Outcome, colours: Mapping[str, str]) -> None:
+    names = list(outcome.statistics.by_name())[:MAX_TIMELINE_TASKS]
+    for place, name in enumerate(names):
+        entry = outcome.statistics.by_name()[name]
+        p50, p99 = (value / 1e6 for value in entry.responses.at(0.50, 0.99))
+        axes.bar(place - 0.2, p50, 0.4, color=colours[name], alpha=0.5)
+        axes.bar(place + 0.2, p99, 0.4, color=colours[name])
+    axes.set_xticks(range(len(names)), names)
+    axes.set_ylabel("ms")
+    axes.set_title("response time of a group: p50 (light) and p99", fontsize="medium")
+
+
+def plot_comparison(path: str, title: str, outcomes: Mapping[str, Outcome]) -> None:
+    """Several runs side by side: frame rates where there are frames, else response times."""
+    figure = _new_figure(11, 7)
+    figure.suptitle(title)
+    upper, lower = figure.subplots(2, 1)
+    first = next(iter(outcomes.values())).statistics
+    drawing = [name for name, entry in first.by_name().items() if _has_frames(outcomes, name)]
+    _bars(
+        upper,
+        drawing or list(first.by_name()),
+        {
+            label: {
+                name: (entry.frames if drawing else entry.groups)
+                * 1e9
+                / max(1, outcome.statistics.end_ns)
+                for name, entry in outcome.statistics.by_name().items()
+            }
+            for label, outcome in outcomes.items()
+        },
+    )
+    upper.set_ylabel("frames per second" if drawing else "groups per second")
+    upper.legend(fontsize="small", ncols=4)
+    _bars(
+        lower,
+        list(first.by_name()),
+        {
+            label: {
+                name: entry.responses.at(0.99)[0] / 1e6
+                for name, entry in outcome.statistics.by_name().items()
+            }
+            for label, outcome in outcomes.items()
+        },
+    )
+    lower.set_ylabel("p99 response of a group, ms")
+    lower.set_yscale("symlog", linthresh=0.1)
+    save(figure, path)
+
+
+def _has_frames(outcomes: Mapping[str, Outcome], name: str) -> bool:
+    return any(outcome.statistics.by_name()[name].frames for outcome in outcomes.values())
+
+
+def _bars(axes: Axes, names: Sequence[str], series: Mapping[str, Mapping[str, float]]) -> None:
+    width = 0.8 / max(1, len(series))
+    for place, (label, values) in enumerate(series.items()):
+        x = [row - 0.4 + (place + 0.5) * width for row in range(len(names))]
+        drawn = axes.bar(x, [values[name] for name in names], width, label=label)
+        if len(names) * len(series) <= 40:
+            axes.bar_label(drawn, fmt="%.3g", fontsize=7)
+    axes.margins(y=0.15)
+    axes.set_xticks(range(len(names)), list(names))
+
+
+def plot_data(path: str, title: str, panels: Sequence[Any]) -> None:
+    """Panels of bars or lines, as the papers' figures give them."""
+    figure = _new_figure(10, 4 * len(panels))
+    figure.suptitle(title)
+    for axes, panel in zip(
+        figure.subplots(len(panels), 1, squeeze=False)[:, 0], panels, strict=True
+    ):
+        if panel.kind == "bars":
+            _bars(axes, panel.groups, panel.series)
+        else:
+            for label, points in panel.series.items():
+                axes.plot([x for x, _ in points], [y for _, y in points], label=label)
+            axes.set_ylim(bottom=0)
+        axes.set_xlabel(panel.x_label)
+        axes.set_ylabel(panel.y_label)
+        axes.set_title(panel.title, fontsize="medium")
+        axes.legend(fontsize="small", ncols=3)
+    save(figure, path)
