@@ -254,11 +254,11 @@ def _check_server(
         chain = [task.name]
         while chain[-1] in servers and servers[chain[-1]] not in chain:
             chain.append(servers[chain[-1]])
-        if chain[-1] in servers:
-            loop = " -> ".join([*chain, servers[chain[-1]]])
-            table.bad("server", f"the cycle {loop}", "servers that do not wait for each other")
-        else:
+        if servers.get(chain[-1]) != task.name:
             table.bad("server", shown(server), f"a task with `serves`, which {server!r} has not")
+        elif task.name == next(name for name in by_name if name in chain):  # once for each cycle
+            loop = " -> ".join([*chain, task.name])
+            table.bad("server", f"the cycle {loop}", "servers that do not wait for each other")
 
 
 def _serves(task: TaskPlan) -> bool:

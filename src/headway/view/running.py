@@ -8,9 +8,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import Progress, TaskID
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
 
 BAR_AFTER_S = 0.5
 
@@ -36,6 +37,9 @@ class Watch:
         if self._bar is None:
             if time.monotonic() - self._began < BAR_AFTER_S:
                 return
+            from rich.console import Console
+            from rich.progress import Progress
+
             self._bar = Progress(console=Console(stderr=True), transient=True)
             self._row = self._bar.add_task(self._label, total=self._duration_ns)
             self._bar.start()

@@ -1,0 +1,106 @@
+"""The documents tell the truth: their commands run, their files exist, the tutorial works."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.integration.command import HEADWAY, ROOT, headway
+
+DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def commands(document: Path) -> list[str]:
+    """The lines after a `$` in the console blocks."""
+    blocks = [body for kind, body in BLOCK.findall(document.read_text()) if kind == "console"]
+    return [line[2:] for body in blocks for line in body.splitlines() if line.startswith("$ ")]
+
+
+@pytest.mark.parametrize("document", DOCS, ids=lambda path: path.name)
+def test_the_commands_of_a_document_run(document: Path, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    script = "\n".join(["set -e", *commands(document)])
+    result = subprocess.run(
+        ["bash", "-c", script],
+        cwd=tmp_path,
+        env={"PATH": f"{HEADWAY.parent}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        timeout=250,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+
+
+def test_the_readme_shows_commands() -> None:
+    assert len(commands(ROOT / "README.md")) >= 5
+
+
+def test_the_make_targets_of_the_readme_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"\bmake (\w+)", (ROOT / "README.md").read_text()):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+@pytest.mark.parametrize("document", DOCS, ids=lambda path: path.name)
+def test_links_and_pictures_lead_somewhere(document: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text()):
+        assert (document.parent / target).exists(), target
+
+
+def test_the_map_of_the_architecture_matches_the_tree() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    named = set(re.findall(r"`((?:src|tests|benchmarks|examples)/[\w./-]*)`", text))
+    for path in named:
+        assert (ROOT / path).exists(), f"{path} is on the map but not in the tree"
+    for layer in ("engine", "sim", "view"):
+        for entry in (ROOT / "src" / "headway" / layer).iterdir():
+            if entry.name in ("__init__.py", "__pycache__"):
+                continue
+            path = str(entry.relative_to(ROOT)) + ("/" if entry.is_dir() else "")
+            assert path in named, f"{path} is in the tree but not on the map"
+
+
+def test_every_toml_block_of_the_scenario_page_is_valid(tmp_path: Path) -> None:
+    blocks = BLOCK.findall((ROOT / "docs" / "scenarios.md").read_text())
+    texts = [body for kind, body in blocks if kind == "toml"]
+    assert len(texts) == 3
+    whole = "\n".join(texts)  # the parts of one file: tasks, a server, events and variants
+    whole = whole.replace("*.reserve", "video.reserve")
+    file = tmp_path / "page.toml"
+    file.write_text(whole)
+    result = headway("sim", file, "--json", "--set", "run.duration=3s")
+    assert result.returncode == 0, result.stderr
+
+
+def test_the_tutorial_policy_is_the_example_and_shares_evenly() -> None:
+    page = (ROOT / "docs" / "write-a-policy.md").read_text()
+    example = ROOT / "examples" / "policies" / "fair.py"
+    assert BLOCK.findall(page)[0] == ("python", example.read_text())
+    assert len(example.read_text().splitlines()) < 100
+    result = headway(
+        "compare", "examples/fair.toml", "--json", "--load", example,
+        "--policy", "prt", "--policy", "fair",
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    shares = {
+        name: {task: entry["gpu_share"] for task, entry in variant["tasks"].items()}
+        for name, variant in json.loads(result.stdout)["variants"].items()
+    }
+    # Groups of 3 ms and 1 ms in turn would be 75 % and 25 %; fair makes it half and half.
+    assert shares["prt"]["long"] == pytest.approx(0.75, abs=0.01)
+    assert shares["fair"]["long"] == pytest.approx(0.50, abs=0.01)
+    assert shares["fair"]["short"] == pytest.approx(0.50, abs=0.01)
+
+
+def test_both_forms_of_the_example_spec_say_the_same() -> None:
+    result = headway("config", "check", "examples/desktop.spec", "examples/desktop.toml")
+    assert result.returncode == 0, result.stderr
+    first, second = re.findall(r"entries\n((?:  .*\n)+)", result.stdout)
+    assert first == second
