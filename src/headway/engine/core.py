@@ -8,21 +8,20 @@ clock: time is the `now_ns` it is given, and it must not run backwards.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import insort
 from collections.abc import Callable, Iterable
 from fractions import Fraction
-from heapq import heappop, heappush
 
 from headway.engine.admission import Answer, admit
 from headway.engine.events import HOOKS, Observer
-from headway.engine.inheritance import Links, Request, inherited_rank, returned_ns
+from headway.engine.inheritance import Links, Request, inherited_rank
+from headway.engine.ledger import Ledger
 from headway.engine.model import BACKGROUND_LEVEL, Gpu, Group, Rank, Task
 from headway.engine.policies import Policy, policies
 from headway.engine.predictors import Context, Predictor, predictors
 from headway.engine.priorities import Fixed, PriorityRule
+from headway.engine.queue import ReadyQueue
 from headway.engine.reserves import BACKGROUND, DEFAULT_BACKGROUND, Reserve, ReserveSpec
-
-_Entry = tuple[int, int, int, Group]
 
 
 class Engine:
@@ -43,21 +42,14 @@ class Engine:
         self._only_gpu = self.gpus[0] if gpus == 1 else None
         self.limit = limit
         self.tasks: dict[str, Task] = {}
-        self.pools: dict[str, Reserve] = {}
-        self._background_spec = background
         self._policies = {p.name: p for p in named if isinstance(p, Policy)}
         self._predictors = {p.name: p for p in named if isinstance(p, Predictor)}
         self._links: dict[Task, Links] = {}
         self._requests = 0
         self._order = 0
-        self.queue: list[_Entry] = []
-        self.eager = 0
-        """Ready groups that may be admitted by a GPU that is busy: none, and nobody is asked."""
-        self.wakers: dict[Policy, int] = {}
-        """Ready groups per policy that asks to be woken."""
-        self._custom_keys = False
-        self.timers: list[tuple[int, int, Reserve]] = []
-        self._timer_count = 0
+        self.queue = ReadyQueue()
+        self._entries = self.queue.entries
+        self.ledger = Ledger(self.queue, self.tell, background)
         self._calls: dict[str, list[Callable[..., None]]] = {hook: [] for hook in HOOKS}
         self._on_submitted = self._calls["submitted"]
         self._on_dispatched = self._calls["dispatched"]
@@ -116,7 +108,7 @@ class Engine:
         task.period_ns = period_ns
         self.tasks[name] = task
         self._links[task] = Links(pix=pix, rix=rix)
-        self._custom_keys |= type(task.policy).key is not Policy.key
+        self.queue.custom_keys |= type(task.policy).key is not Policy.key
         self._refresh_rank(task, quiet=True)
         self._refresh_plain(task)
         self.tell("task_added", task)
@@ -131,7 +123,7 @@ class Engine:
 
     def make_background(self, task: Task, now_ns: int) -> None:
         """Put a task among those that nobody vouched for."""
-        self._join(task, self._background())
+        self._join(task, self.ledger.background(now_ns))
         self.set_priority(task, Fixed(BACKGROUND_LEVEL), now_ns)
 
     def remove_task(self, task: Task, now_ns: int) -> None:
@@ -139,10 +131,9 @@ class Engine:
         self.now_ns = now_ns
         if task.waiting is not None:
             self.withdraw(task, now_ns)
-        links = self._links[task]
-        for request in [*links.asking.values(), *links.serving.values()]:
+        for request in self._requests_of(task):
             self.leave(request, now_ns)
-        self._leave_reserve(task)
+        self.ledger.part(task)
         task.alive = False
         del self.tasks[task.name], self._links[task]
         self.tell("task_removed", task)
@@ -159,13 +150,13 @@ class Engine:
         self.now_ns = now_ns
         was_ready = task.in_ready_queue
         if was_ready:
-            self._pull(task)
+            self.queue.pull(task)
         task.policy = self.policy(name)
         task.key = task.policy.key(task)
         self._refresh_plain(task)
-        self._custom_keys |= type(task.policy).key is not Policy.key
+        self.queue.custom_keys |= type(task.policy).key is not Policy.key
         if was_ready and task.waiting is not None:
-            self._push(task.waiting)
+            self.queue.push(task.waiting)
 
     def set_foreground(self, task: Task | None, now_ns: int) -> None:
         """This task owns the window a person looks at: it goes first among the `*` tasks."""
@@ -189,28 +180,24 @@ class Engine:
         if spec is None:
             self._join(task, None)
             return Answer(True)
-        others = [r.spec for r in self._reserves() if r is not current or current.shared]
-        pool = self.pools.get(spec.shared) if spec.shared is not None else None
-        if pool is not None and pool.spec != spec:
+        pool = self.ledger.pools.get(spec.shared) if spec.shared is not None else None
+        if pool is not None and pool.spec != spec and pool.members:
             raise ValueError(f"the pool {spec.shared!r} exists with other numbers")
-        if pool is None:
-            answer = admit(spec, others, self.limit)
+        if pool is None or not pool.members:
+            replaced = None if current is None or current.shared else current
+            answer = self._admit(spec, replaced)
             if not answer.accepted:
                 if current is None:
                     self.make_background(task, now_ns)
                 return answer
         self._set_predictor(task, spec)
-        if pool is None and current is not None and not current.shared and spec.shared is None:
-            current.change(spec, now_ns)
-            self._arm(current, now_ns)
-            self.tell("reserve_set", current)
-            self._recheck(current)
+        if spec.shared is None and current is not None and not current.shared:
+            self.ledger.change(current, spec, now_ns)
+        elif pool is None:
+            self._join(task, self.ledger.open(spec.shared or task.name, spec, now_ns))
         else:
-            if pool is None:
-                pool = Reserve(spec.shared or task.name, spec, now_ns)
-                if spec.shared is not None:
-                    self.pools[spec.shared] = pool
-                self.tell("reserve_set", pool)
+            if pool.spec != spec:
+                self.ledger.change(pool, spec, now_ns)
             self._join(task, pool)
         self._refresh_rank(task)
         return Answer(True)
@@ -218,123 +205,39 @@ class Engine:
     def change_pool(self, name: str, spec: ReserveSpec, now_ns: int) -> Answer:
         """Change a shared reserve for all its members; turned away, nothing changes."""
         self.now_ns = now_ns
-        pool = self.pools[name]
-        answer = admit(spec, [r.spec for r in self._reserves() if r is not pool], self.limit)
+        pool = self.ledger.pools[name]
+        answer = self._admit(spec, pool)
         if answer.accepted:
-            pool.change(spec, now_ns)
-            self._arm(pool, now_ns)
-            self.tell("reserve_set", pool)
-            self._recheck(pool)
+            self.ledger.change(pool, spec, now_ns)
             for task in pool.members:
                 self._set_predictor(task, spec)
                 self._refresh_rank(task)
         return answer
 
+    def _admit(self, spec: ReserveSpec, replaced: Reserve | None) -> Answer:
+        """Background does not count: it is made of what is left."""
+        used = {t.reserve for t in self.tasks.values() if t.reserve is not None}
+        active = [r.spec for r in used if r is not replaced and r.name != BACKGROUND]
+        return admit(spec, active, self.limit)
+
+    def _join(self, task: Task, reserve: Reserve | None) -> None:
+        if task.reserve is not reserve:
+            self.ledger.join(task, reserve, self._requests_of(task), self.now_ns)
+            self._refresh_plain(task)
+
     def _set_predictor(self, task: Task, spec: ReserveSpec) -> None:
         task.predictor = self.predictor(spec.predict) if spec.kind == "ae" else None
         self._refresh_plain(task)
 
-    def _reserves(self) -> set[Reserve]:
-        """Every reserve that admission counts: the Background one is made of what is left."""
-        used = {t.reserve for t in self.tasks.values() if t.reserve is not None}
-        return {r for r in used if r.name != BACKGROUND}
-
-    def _background(self) -> Reserve:
-        if BACKGROUND not in self.pools:
-            self.pools[BACKGROUND] = Reserve(BACKGROUND, self._background_spec, self.now_ns)
-            self.tell("reserve_set", self.pools[BACKGROUND])
-        return self.pools[BACKGROUND]
-
-    def _join(self, task: Task, reserve: Reserve | None) -> None:
-        current = task.reserve
-        if current is reserve:
-            return
-        was_ready = task.in_ready_queue
-        if was_ready:
-            self._pull(task)
-        links = self._links[task]
-        requests = [*links.asking.values(), *links.serving.values()]
-        for request in requests:
-            self._give_back(request)
-        debt_ns = min(current.budget_ns, 0) if current is not None and not current.shared else 0
-        self._leave_reserve(task)
-        task.reserve = reserve
-        self._refresh_plain(task)
-        if reserve is not None:
-            reserve.members.append(task)
-            reserve.budget_ns += debt_ns
-            self._arm(reserve, self.now_ns)
-        self.tell("joined", task)
-        if debt_ns and reserve is not None:
-            self.tell("reserve_set", reserve)
-        if task.waiting is not None:
-            self._queue(task.waiting)
-        for request in requests:
-            self._lend(request)
-            self._settle(request)
-
-    def _leave_reserve(self, task: Task) -> None:
-        reserve = task.reserve
-        if reserve is None:
-            return
-        reserve.members.remove(task)
-        reserve.waiting.pop(task, None)
-        task.reserve = None
-        if not reserve.members:
-            reserve.next_ns = None
-            if reserve.shared and reserve.budget_ns >= 0 and reserve.name != BACKGROUND:
-                del self.pools[reserve.name]
-
-    def _arm(self, reserve: Reserve, from_ns: int) -> None:
-        """Have the reserve replenished at its first boundary after `from_ns`."""
-        if reserve.next_ns is not None or reserve.is_settled:
-            return
-        elapsed = from_ns - reserve.anchor_ns
-        reserve.next_ns = reserve.anchor_ns + (elapsed // reserve.period_ns + 1) * reserve.period_ns
-        self._timer_count += 1
-        heappush(self.timers, (reserve.next_ns, self._timer_count, reserve))
-
     def advance(self, now_ns: int) -> None:
         """Replenish what is due by now."""
         self.now_ns = now_ns
-        timers = self.timers
-        while timers and timers[0][0] <= now_ns:
-            due_ns, _, reserve = heappop(timers)
-            if reserve.next_ns != due_ns:
-                continue
-            lent = list(reserve.lent)
-            for request in lent:
-                self._give_back(request)
-            periods = (now_ns - due_ns) // reserve.period_ns + 1
-            reserve.replenish(periods)
-            for request in lent:
-                self._lend(request)
-            self.tell("replenished", reserve)
-            reserve.next_ns = None
-            self._arm(reserve, now_ns)
-            self._recheck(reserve)
+        self.ledger.advance(now_ns)
 
     def next_timer_ns(self) -> int | None:
         """When `advance` or `dispatch` has something to do though nothing else happens."""
-        timers = self.timers
-        while timers and timers[0][2].next_ns != timers[0][0]:
-            heappop(timers)
-        due_ns = timers[0][0] if timers else None
-        for waker in self.wakers:
-            wake_ns = waker.wake_ns(self.now_ns)
-            if wake_ns is not None and (due_ns is None or wake_ns < due_ns):
-                due_ns = wake_ns
-        return due_ns
-
-    def _recheck(self, reserve: Reserve) -> None:
-        """The budget changed: who waits on it may have become ready, or no longer be."""
-        for task, group in reserve.waiting.items():
-            lets_through = reserve.lets_through(group)
-            if lets_through != task.in_ready_queue:
-                if lets_through:
-                    self._push(group)
-                else:
-                    self._pull(task)
+        times = (self.ledger.next_due_ns(), self.queue.next_wake_ns(self.now_ns))
+        return min((time for time in times if time is not None), default=None)
 
     def _refresh_plain(self, task: Task) -> None:
         task.plain = (
@@ -355,11 +258,11 @@ class Engine:
             return
         was_ready = task.in_ready_queue
         if was_ready:
-            self._pull(task)
+            self.queue.pull(task)
         task.rank = rank
         task.key = task.policy.key(task)
         if was_ready and task.waiting is not None:
-            self._push(task.waiting)
+            self.queue.push(task.waiting)
         if not quiet:
             self.tell("ranked", task)
         for request in self._links[task].asking.values():
@@ -371,13 +274,13 @@ class Engine:
             raise ValueError(f"{server.name} would wait for itself through {client.name}")
         self.now_ns = now_ns
         self._requests += 1
-        request = Request(self._requests, client, server)
+        request = Request(self._requests, client, server, rix=self._links[server].rix)
         self._links[server].serving[request.number] = request
         self._links[client].asking[request.number] = request
         self.tell("entered", request)
         self._refresh_rank(server)
-        self._lend(request)
-        self._settle(request)
+        self.ledger.lend(request)
+        self.ledger.settle(request, now_ns)
         return request
 
     def leave(self, request: Request, now_ns: int) -> None:
@@ -388,8 +291,8 @@ class Engine:
         if links is None or links.serving.pop(request.number, None) is None:
             return
         self._links[client].asking.pop(request.number)
-        self._give_back(request)
-        self._settle(request)
+        self.ledger.give_back(request)
+        self.ledger.settle(request, now_ns)
         self._refresh_rank(server)
         self.tell("left", request)
 
@@ -398,39 +301,9 @@ class Engine:
         asked = [r.server for r in self._links[server].asking.values()]
         return any(s is client or self._is_behind(client, s) for s in asked)
 
-    def _lend(self, request: Request) -> None:
-        """RIX rule 1: the server gets what is left of the client's budget."""
-        giver, taker = request.client.reserve, request.server.reserve
-        if giver is None or taker is None or giver is taker:
-            return
-        if not self._links[request.server].rix:
-            return
-        amount_ns = max(giver.budget_ns, 0)
-        giver.lent.append(request)
-        taker.inherited[request] = amount_ns
-        self._move(giver, taker, amount_ns)
-
-    def _give_back(self, request: Request) -> None:
-        """RIX rule 3: the client gets its part of what the server has left."""
-        taker, giver = request.client.reserve, request.server.reserve
-        if giver is None or taker is None or request not in giver.inherited:
-            return
-        total_ns = sum(giver.inherited.values())
-        lent_ns = giver.inherited.pop(request)
-        taker.lent.remove(request)
-        self._move(giver, taker, returned_ns(lent_ns, total_ns, giver.budget_ns))
-
-    def _move(self, giver: Reserve, taker: Reserve, amount_ns: int) -> None:
-        if amount_ns:
-            giver.budget_ns -= amount_ns
-            taker.budget_ns += amount_ns
-            self.tell("moved", giver, taker, amount_ns)
-
-    def _settle(self, request: Request) -> None:
-        for reserve in (request.client.reserve, request.server.reserve):
-            if reserve is not None:
-                self._arm(reserve, self.now_ns)
-                self._recheck(reserve)
+    def _requests_of(self, task: Task) -> list[Request]:
+        links = self._links[task]
+        return [*links.asking.values(), *links.serving.values()]
 
     # -- groups ------------------------------------------------------------------------------
 
@@ -445,7 +318,7 @@ class Engine:
         if task.plain:
             for call in self._on_submitted:
                 call(group, now_ns)
-            insort(self.queue, (task.key, now_ns, task.order, group))
+            insort(self._entries, (task.key, now_ns, task.order, group))
             task.in_ready_queue = True
             return
         if task.predictor is not None:
@@ -457,78 +330,40 @@ class Engine:
             call(group, now_ns)
         if task.rule.per_group:
             self._refresh_rank(task)
-        self._queue(group)
-
-    def _queue(self, group: Group) -> None:
-        reserve = group.task.reserve
-        if reserve is not None:
-            reserve.waiting[group.task] = group
-            self._arm(reserve, self.now_ns)
-            if not reserve.lets_through(group):
-                return
-        self._push(group)
-
-    def _push(self, group: Group) -> None:
-        task = group.task
-        insort(self.queue, (task.key, group.submitted_ns, task.order, group))
-        task.in_ready_queue = True
-        policy = task.policy
-        if not policy.takes_idle:
-            self.wakers[policy] = self.wakers.get(policy, 0) + 1
-        if not policy.needs_idle:
-            self.eager += 1
-
-    def _pull(self, task: Task) -> None:
-        group = task.waiting
-        if group is not None:
-            entry = (task.key, group.submitted_ns, task.order, group)
-            self._take(bisect_left(self.queue, entry))
-
-    def _take(self, place: int) -> None:
-        task = self.queue.pop(place)[3].task
-        task.in_ready_queue = False
-        policy = task.policy
-        if not policy.takes_idle:
-            self.wakers[policy] -= 1
-            if not self.wakers[policy]:
-                del self.wakers[policy]
-        if not policy.needs_idle:
-            self.eager -= 1
+        self.ledger.wait(group, now_ns)
 
     def withdraw(self, task: Task, now_ns: int) -> None:
         """The task no longer wants what it waits for."""
         self.now_ns = now_ns
         if task.in_ready_queue:
-            self._pull(task)
+            self.queue.pull(task)
         task.waiting = None
         if task.reserve is not None:
             task.reserve.waiting.pop(task, None)
 
     def best_ready_rank(self) -> Rank:
         """The rank of the most important ready task; call it only while one is ready."""
-        if self._custom_keys:
-            return min(entry[3].task.rank for entry in self.queue)
-        return self.queue[0][3].task.rank
+        return self.queue.best_rank()
 
     def ready(self) -> list[Group]:
         """The ready groups in the order in which they are asked."""
-        return [entry[3] for entry in self.queue]
+        return [entry[3] for entry in self._entries]
 
     def dispatch(self, now_ns: int) -> Group | None:
         """Take one decision: the group that goes online now, or None if nothing changes."""
-        ready = self.queue
+        ready = self._entries
         if not ready:
             return None
         self.now_ns = now_ns
         gpu = self._only_gpu
         if gpu is not None:
             if gpu.online:
-                if not self.eager:
+                if not self.queue.eager:
                     return None
             else:
                 group = ready[0][3]
                 task = group.task
-                if task.plain:  # _take and _go, written out: the way nearly every group goes
+                if task.plain:  # take and _go, written out: the way nearly every group goes
                     del ready[0]
                     task.in_ready_queue = False
                     task.waiting = None
@@ -545,7 +380,7 @@ class Engine:
             for place, entry in enumerate(ready):
                 group = entry[3]
                 if group.task.policy.admits(group, gpu, self):
-                    self._take(place)
+                    self.queue.take(place)
                     self._go(group, gpu)
                     return group
             return None
@@ -553,7 +388,7 @@ class Engine:
             group = entry[3]
             for choice in self._preferred(group.task):
                 if group.task.policy.admits(group, choice, self):
-                    self._take(place)
+                    self.queue.take(place)
                     self._go(group, choice)
                     return group
         return None
@@ -598,13 +433,8 @@ class Engine:
 
     def _charge(self, group: Group, executed_ns: int) -> None:
         task = group.task
-        reserve = task.reserve
-        if reserve is not None:
-            reserve.budget_ns -= executed_ns
-            # A boundary at this very instant comes after the completion, hence the minus one.
-            self._arm(reserve, self.now_ns - 1)
-            if reserve.waiting:
-                self._recheck(reserve)
+        if task.reserve is not None:
+            self.ledger.charge(task.reserve, executed_ns, self.now_ns)
         if group.prediction is not None and task.predictor is not None:
             context = Context(group.switched, group.exact_ns)
             task.predictor.observe(group.prediction, executed_ns, context)

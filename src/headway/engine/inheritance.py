@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 class Request:
     """A client waits, or has asked, for a server to do something."""
 
-    def __init__(self, number: int, client: Task, server: Task) -> None:
+    def __init__(self, number: int, client: Task, server: Task, *, rix: bool) -> None:
         self.number = number
         self.client = client
         self.server = server
+        self.rix = rix
 
     def __repr__(self) -> str:
         return f"<request {self.number}: {self.client.name} to {self.server.name}>"

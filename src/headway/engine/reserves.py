@@ -5,7 +5,7 @@ predicted cost of the group that waits (0 under PE). Under PE a group is let thr
 AE if e >= x. A budget below zero is debt: the next replenishments pay it first.
 
 A server that inherits (PIX/RIX §5) holds what its clients lent on top of its own capacity, so its
-cap is C plus what it holds; `inheritance.py` moves the budgets.
+cap is C plus what it holds; `ledger.py` moves the budgets.
 """
 
 from __future__ import annotations

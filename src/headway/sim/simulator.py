@@ -98,7 +98,8 @@ class Simulator(World):
         free_ns = self._free_ns
         calendar = self._calendar
         actions = self._actions
-        timers, wakers, waiting = engine.timers, engine.wakers, engine.queue
+        queue = engine.queue
+        timers, wakers, waiting = engine.ledger.timers, queue.wakers, queue.entries
         dispatch, submit, complete = engine.dispatch, engine.submit, engine.complete
         programs = self._programs
         countdown = PROGRESS_EVERY
@@ -138,7 +139,7 @@ class Simulator(World):
                 made = program.resume(now_ns) if program.task.alive else None
                 if made is not None:
                     submit(made, now_ns)
-            while waiting and (not online or engine.eager):
+            while waiting and (not online or queue.eager):
                 decided = dispatch(now_ns)
                 if decided is None:
                     break

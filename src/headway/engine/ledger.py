@@ -1,0 +1,187 @@
+"""The books: who is charged to which reserve, what is lent to whom, and when it is replenished."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from heapq import heappop, heappush
+
+from headway.engine.inheritance import Request, returned_ns
+from headway.engine.model import Group, Task
+from headway.engine.queue import ReadyQueue
+from headway.engine.reserves import BACKGROUND, Reserve, ReserveSpec
+
+
+class Ledger:
+    """All reserves in use. Whoever waits on a budget enters the ready queue when it allows it."""
+
+    def __init__(
+        self, queue: ReadyQueue, tell: Callable[..., None], background: ReserveSpec
+    ) -> None:
+        self._queue = queue
+        self._tell = tell
+        self._background_spec = background
+        self.pools: dict[str, Reserve] = {}
+        self.timers: list[tuple[int, int, Reserve]] = []
+        """Replenishments to come; an entry counts only if its reserve still says the same time."""
+        self._timer_count = 0
+
+    def open(self, name: str, spec: ReserveSpec, now_ns: int) -> Reserve:
+        """A new reserve, full."""
+        reserve = Reserve(name, spec, now_ns)
+        if spec.shared is not None:
+            self.pools[spec.shared] = reserve
+        self._tell("reserve_set", reserve)
+        return reserve
+
+    def background(self, now_ns: int) -> Reserve:
+        """The Background reserve, made when it is first needed."""
+        if BACKGROUND not in self.pools:
+            self.open(BACKGROUND, self._background_spec, now_ns)
+        return self.pools[BACKGROUND]
+
+    def change(self, reserve: Reserve, spec: ReserveSpec, now_ns: int) -> None:
+        """Give a reserve other numbers while it is in use."""
+        reserve.change(spec, now_ns)
+        self._tell("reserve_set", reserve)
+        self.update(reserve, now_ns)
+
+    def join(
+        self, task: Task, reserve: Reserve | None, requests: Iterable[Request], now_ns: int
+    ) -> None:
+        """Charge a task to another reserve. Debt of a private one follows the task; what is lent
+        through its requests is returned first and lent again from the new one."""
+        current = task.reserve
+        if task.in_ready_queue:
+            self._queue.pull(task)
+        for request in requests:
+            self.give_back(request)
+        debt_ns = min(current.budget_ns, 0) if current is not None and not current.shared else 0
+        self.part(task)
+        task.reserve = reserve
+        if reserve is not None:
+            reserve.members.append(task)
+            reserve.budget_ns += debt_ns
+            self.update(reserve, now_ns)
+        self._tell("joined", task)
+        if debt_ns and reserve is not None:
+            self._tell("reserve_set", reserve)
+        if task.waiting is not None:
+            self.wait(task.waiting, now_ns)
+        for request in requests:
+            self.lend(request)
+            self.settle(request, now_ns)
+
+    def part(self, task: Task) -> None:
+        """The task is charged to nobody any more. An empty pool is forgotten unless it has debt."""
+        reserve = task.reserve
+        if reserve is None:
+            return
+        reserve.members.remove(task)
+        reserve.waiting.pop(task, None)
+        task.reserve = None
+        if not reserve.members:
+            reserve.next_ns = None
+            if reserve.shared and reserve.budget_ns >= 0 and reserve.name != BACKGROUND:
+                del self.pools[reserve.name]
+
+    # -- budgets -----------------------------------------------------------------------------
+
+    def wait(self, group: Group, now_ns: int) -> None:
+        """A group was submitted: it is ready now, or when its reserve lets it through."""
+        reserve = group.task.reserve
+        if reserve is not None:
+            reserve.waiting[group.task] = group
+            self._arm(reserve, now_ns)
+            if not reserve.lets_through(group):
+                return
+        self._queue.push(group)
+
+    def charge(self, reserve: Reserve, executed_ns: int, now_ns: int) -> None:
+        """A group executed for so long."""
+        reserve.budget_ns -= executed_ns
+        # A boundary at this very instant comes after the completion, hence the minus one.
+        self._arm(reserve, now_ns - 1)
+        if reserve.waiting:
+            self._recheck(reserve)
+
+    def advance(self, now_ns: int) -> None:
+        """Replenish what is due by now."""
+        timers = self.timers
+        while timers and timers[0][0] <= now_ns:
+            due_ns, _, reserve = heappop(timers)
+            if reserve.next_ns != due_ns:
+                continue
+            lent = list(reserve.lent)
+            for request in lent:
+                self.give_back(request)
+            reserve.replenish((now_ns - due_ns) // reserve.period_ns + 1)
+            self._tell("replenished", reserve)
+            reserve.next_ns = None
+            for request in lent:
+                self.lend(request)
+                self.settle(request, now_ns)
+            self.update(reserve, now_ns)
+
+    def next_due_ns(self) -> int | None:
+        """When the next replenishment is due."""
+        timers = self.timers
+        while timers and timers[0][2].next_ns != timers[0][0]:
+            heappop(timers)
+        return timers[0][0] if timers else None
+
+    def update(self, reserve: Reserve, now_ns: int) -> None:
+        """The budget changed: set the timer, and see who may go."""
+        self._arm(reserve, now_ns)
+        self._recheck(reserve)
+
+    def _arm(self, reserve: Reserve, from_ns: int) -> None:
+        """Have the reserve replenished at its first boundary after `from_ns`."""
+        if reserve.next_ns is not None or reserve.is_settled:
+            return
+        elapsed = from_ns - reserve.anchor_ns
+        reserve.next_ns = reserve.anchor_ns + (elapsed // reserve.period_ns + 1) * reserve.period_ns
+        self._timer_count += 1
+        heappush(self.timers, (reserve.next_ns, self._timer_count, reserve))
+
+    def _recheck(self, reserve: Reserve) -> None:
+        for task, group in reserve.waiting.items():
+            lets_through = reserve.lets_through(group)
+            if lets_through != task.in_ready_queue:
+                if lets_through:
+                    self._queue.push(group)
+                else:
+                    self._queue.pull(task)
+
+    # -- inheritance -------------------------------------------------------------------------
+
+    def lend(self, request: Request) -> None:
+        """RIX rule 1: the server gets what is left of the client's budget."""
+        giver, taker = request.client.reserve, request.server.reserve
+        if not request.rix or giver is None or taker is None or giver is taker:
+            return
+        amount_ns = max(giver.budget_ns, 0)
+        giver.lent.append(request)
+        taker.inherited[request] = amount_ns
+        self._move(giver, taker, amount_ns)
+
+    def give_back(self, request: Request) -> None:
+        """RIX rule 3: the client gets its part of what the server has left."""
+        taker, giver = request.client.reserve, request.server.reserve
+        if giver is None or taker is None or request not in giver.inherited:
+            return
+        total_ns = sum(giver.inherited.values())
+        lent_ns = giver.inherited.pop(request)
+        taker.lent.remove(request)
+        self._move(giver, taker, returned_ns(lent_ns, total_ns, giver.budget_ns))
+
+    def settle(self, request: Request, now_ns: int) -> None:
+        """Budget may have moved between the two."""
+        for reserve in (request.client.reserve, request.server.reserve):
+            if reserve is not None:
+                self.update(reserve, now_ns)
+
+    def _move(self, giver: Reserve, taker: Reserve, amount_ns: int) -> None:
+        if amount_ns:
+            giver.budget_ns -= amount_ns
+            taker.budget_ns += amount_ns
+            self._tell("moved", giver, taker, amount_ns)
