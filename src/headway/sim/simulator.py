@@ -9,7 +9,7 @@ next; the device says how long the GPU takes for it.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
@@ -53,7 +53,7 @@ class Simulator(World):
     def __init__(
         self,
         engine: Engine,
-        programs: dict[Task, Program],
+        programs: Mapping[Task, Program],
         device: Device,
         actions: Iterable[Action] = (),
     ) -> None:

@@ -1,0 +1,157 @@
+"""Reads the event records back from a trace.
+
+The file is read in pieces, so a trace may be larger than memory. What is wrong with a file is often
+known only at its end, after most of its events were handed out: who reads must be ready for a
+`TraceError` at any point, and must not show a result before the iteration is over.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+from zlib import crc32
+
+from headway.engine.events import Ended, Event
+from headway.view.traces import protobuf, records
+from headway.view.traces.records import TraceError, reason
+
+_PIECE = 256 * 1024
+_LARGEST_PACKET = 16 * 1024 * 1024
+"""Ours are far below a kilobyte. Larger ones are damage, and must not become a huge allocation."""
+_PACKET_KEY = protobuf.key(records.PACKET, protobuf.BYTES)[0]
+_EXPECTED = "expected a trace written by Headway"
+
+
+def read_events(path: str | os.PathLike[str]) -> Iterator[Event]:
+    """The events of a trace, in order; the last is `Ended`. Raises `TraceError`, also late."""
+    try:
+        file = Path(path).open("rb")  # noqa: SIM115 - what the `with` body raises is not ours
+    except (OSError, ValueError) as error:
+        raise TraceError(f"{path}: cannot be read ({reason(error)})") from error
+    with file:
+        yield from _Reading(str(path), file).events()
+
+
+class _Reading:
+    """One pass through a file; knows where it is, for the messages."""
+
+    def __init__(self, name: str, file: BinaryIO) -> None:
+        self._name = name
+        self._file = file
+        self._buffer = bytearray()
+        self._offset = 0
+        """Where in the file the buffer begins."""
+        self._crc = 0
+        """Of everything before the buffer."""
+        self._decoder: records.Decoder | None = None
+        self._ended = False
+
+    def events(self) -> Iterator[Event]:
+        buffer = self._buffer
+        record_key = records.RECORD_KEY
+        while self._read_more():
+            at = 0
+            while True:
+                start = at
+                try:
+                    end, at = self._packet(start)
+                except protobuf.CutOffError:
+                    break
+                if end > len(buffer):
+                    break
+                if self._ended:
+                    raise self._damaged(start, "data after the last record")
+                if buffer.startswith(record_key, at):
+                    event = self._record(start, at, end)
+                    if event is not None:
+                        yield event
+                elif self._decoder is None:
+                    raise self._damaged(start, "its first packet has no header")
+                at = end
+            self._crc = crc32(memoryview(buffer)[:start], self._crc)
+            del buffer[:start]
+            self._offset += start
+        self._check_end()
+
+    def _read_more(self) -> bool:
+        try:
+            piece = self._file.read(_PIECE)
+        except OSError as error:
+            raise self._error(f"cannot be read ({reason(error)})") from error
+        self._buffer += piece
+        return bool(piece)
+
+    def _packet(self, at: int) -> tuple[int, int]:
+        """Where the packet at `at` ends, and where what is in it begins."""
+        buffer = self._buffer
+        if at >= len(buffer):
+            raise protobuf.CutOffError
+        if buffer[at] != _PACKET_KEY:
+            if self._decoder is None:
+                found = bytes(buffer[at : at + 8]).hex(" ")
+                raise self._error(f"is no Perfetto trace (begins with {found}); {_EXPECTED}")
+            raise self._damaged(at, f"byte {buffer[at]:#04x} where a packet should begin")
+        try:
+            size, at = protobuf.read_varint(buffer, at + 1)
+        except protobuf.CutOffError:
+            raise
+        except protobuf.WireError as error:
+            raise self._damaged(at, str(error)) from None
+        if size > _LARGEST_PACKET:
+            raise self._damaged(at, f"a packet of {size} bytes, expected at most {_LARGEST_PACKET}")
+        return at + size, at
+
+    def _record(self, start: int, at: int, end: int) -> Event | None:
+        """The event in the packet from `start` to `end`; None if it is the header."""
+        buffer = self._buffer
+        try:
+            size, at = protobuf.read_varint(buffer, at + len(records.RECORD_KEY))
+            behind = at + size
+            if behind > end:
+                raise protobuf.CutOffError("a record that is longer than its packet")
+            data = buffer[at:behind]
+            if self._decoder is None:
+                self._decoder = records.decoder(bytes(data))
+                return None
+            event = self._decoder.decode(data)
+        except protobuf.WireError as error:
+            raise self._damaged(start, str(error)) from None
+        except records.RecordError as error:
+            if self._decoder is None:
+                raise self._error(f"cannot be used: it has {error}; {_EXPECTED}") from None
+            raise self._damaged(start, str(error)) from None
+        if type(event) is Ended:
+            self._check_seal(start, behind, end)
+            self._ended = True
+        elif behind != end:
+            raise self._damaged(start, "a record with something after it")
+        return event
+
+    def _check_seal(self, start: int, behind: int, end: int) -> None:
+        """The last packet ends with a checksum of every byte before the checksum."""
+        crc = crc32(memoryview(self._buffer)[:behind], self._crc)
+        if self._buffer[behind:end] != protobuf.fixed32(records.SEAL, crc):
+            raise self._damaged(start, "the checksum at the end does not fit what is before it")
+
+    def _check_end(self) -> None:
+        """The file is read; say what is missing, if something is."""
+        size = self._offset + len(self._buffer)
+        if not size:
+            raise self._error(f"is empty; {_EXPECTED}")
+        if self._ended and not self._buffer:
+            return
+        if self._ended:
+            raise self._damaged(0, "data after the last record")
+        if self._decoder is None:
+            raise self._error(f"is no trace, or one cut off after {size} bytes; {_EXPECTED}")
+        raise self._error(f"is cut off after {size} bytes; expected a last record 'ended'")
+
+    def _damaged(self, at: int, what: str) -> TraceError:
+        if self._decoder is None:
+            return self._error(f"is no Headway trace ({what}); {_EXPECTED}")
+        return self._error(f"is damaged at byte {self._offset + at}: {what}")
+
+    def _error(self, what: str) -> TraceError:
+        return TraceError(f"{self._name}: {what}")

