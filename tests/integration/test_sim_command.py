@@ -81,7 +81,7 @@ def test_a_spec_decides_and_whoever_it_does_not_name_is_background(tmp_path: Pat
     result = headway("sim", BOMBS, "--json", "--spec", spec)
     assert result.returncode == 0, result.stderr
     found = json.loads(result.stdout)
-    assert set(found["reserves"]) == {"widget", "background"}
+    assert set(found["reserves"]) == {"widget", "@background"}
     bombs = sum(found["tasks"][f"bomb{n}"]["gpu_share"] for n in range(1, 6))
     assert 0.09 < bombs < 0.11  # the Background reserve is a tenth of the GPU
 
@@ -117,7 +117,7 @@ def test_a_trace_of_a_run_passes_the_check(tmp_path: Path) -> None:
 
 def _interrupt(tmp_path: Path, *options: str) -> tuple[int, str]:
     """Start a run that takes very long, wait until it writes its trace, then press Ctrl-C."""
-    command = [HEADWAY, "sim", BOMBS, "--set", "run.duration=100000s", *options]
+    command: list[str | Path] = [HEADWAY, "sim", BOMBS, "--set", "run.duration=100000s", *options]
     process = subprocess.Popen(
         command, cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -145,7 +145,14 @@ def test_an_interrupted_run_keeps_a_whole_trace_and_says_so(tmp_path: Path) -> N
 
 def test_an_interrupted_json_result_is_still_json(tmp_path: Path) -> None:
     with (tmp_path / "out.json").open("w+") as out:
-        command = [HEADWAY, "sim", BOMBS, "--json", "--set", "run.duration=100000s"]
+        command: list[str | Path] = [
+            HEADWAY,
+            "sim",
+            BOMBS,
+            "--json",
+            "--set",
+            "run.duration=100000s",
+        ]
         process = subprocess.Popen(command, stdout=out, stderr=subprocess.PIPE)
         try:
             deadline = time.monotonic() + 60
@@ -164,7 +171,15 @@ def test_an_interrupted_json_result_is_still_json(tmp_path: Path) -> None:
 
 
 def test_a_killed_run_leaves_no_trace_that_looks_whole(tmp_path: Path) -> None:
-    command = [HEADWAY, "sim", BOMBS, "--set", "run.duration=100000s", "--trace", "run.pftrace"]
+    command: list[str | Path] = [
+        HEADWAY,
+        "sim",
+        BOMBS,
+        "--set",
+        "run.duration=100000s",
+        "--trace",
+        "run.pftrace",
+    ]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE)
     try:
         deadline = time.monotonic() + 60
@@ -183,7 +198,7 @@ def test_a_killed_run_leaves_no_trace_that_looks_whole(tmp_path: Path) -> None:
 
 def test_a_long_run_on_a_terminal_shows_a_progress_bar() -> None:
     leader, follower = pty.openpty()
-    command = [HEADWAY, "sim", BOMBS, "--set", "run.duration=200s"]
+    command: list[str | Path] = [HEADWAY, "sim", BOMBS, "--set", "run.duration=200s"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=follower)
     os.close(follower)
     shown = b""

@@ -26,6 +26,7 @@ from perfetto.trace_processor.protos import ProtoFactory, descriptor_pb2
 
 from headway.engine.events import (
     EVENTS,
+    Began,
     Completed,
     Dispatched,
     Ended,
@@ -35,6 +36,7 @@ from headway.engine.events import (
     Joined,
     Left,
     Moved,
+    PolicySet,
     Ranked,
     Replenished,
     ReserveSet,
@@ -42,6 +44,7 @@ from headway.engine.events import (
     Submitted,
     TaskAdded,
     TaskRemoved,
+    Withdrawn,
 )
 from headway.engine.model import make_rank
 from headway.view.traces import TraceError, TraceWriter, protobuf, read_events, records
@@ -51,6 +54,7 @@ END = Ended(100 * MS, True)
 
 # A run in which every kind of event happens. `a` asks the server `s`; `b` has two groups at once.
 RUN: list[Event] = [
+    Began(0, 1),
     TaskAdded(0, "a", "prt", "5", make_rank(5)),
     ReserveSet(0, "a", "pe", 4 * MS, 20 * MS, 4 * MS, 0, False),
     Joined(0, "a", "a"),
@@ -75,7 +79,10 @@ RUN: list[Event] = [
     Left(9 * MS, 1, "a", "s"),
     Ranked(9 * MS, "s", make_rank(0), make_rank(0)),
     Replenished(20 * MS, "a", 4 * MS),
-    Submitted(90 * MS, "b", 2, 2 * MS, None),
+    PolicySet(80 * MS, "b", "prt"),
+    Submitted(85 * MS, "b", 2, 2 * MS, None),
+    Withdrawn(87 * MS, "b", 2),
+    Submitted(90 * MS, "b", 3, 2 * MS, None),
     TaskRemoved(95 * MS, "b"),
     Focused(96 * MS, None),
     END,
@@ -245,6 +252,7 @@ def test_perfetto_sees_each_group_on_its_gpu_and_at_its_task(tmp_path: Path) -> 
         (4 * MS, 6 * MS, "running"),
         (5 * MS, 6 * MS, "queued"),
         (6 * MS, 8 * MS + 1, "running"),
+        (85 * MS, 87 * MS, "waiting"),
         (90 * MS, 95 * MS, "waiting"),
     ]
 
@@ -299,7 +307,7 @@ def test_a_slice_on_the_gpu_says_how_it_came_about(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_run_is_kept_and_says_so(tmp_path: Path) -> None:
-    events = [*RUN[:15], Ended(7 * MS, False)]
+    events = [*RUN[:16], Ended(7 * MS, False)]
     path = save(tmp_path / "t", events)
     assert list(read_events(path)) == events
     picture = Picture(path)

@@ -56,6 +56,7 @@ class Engine:
         self._on_completed = self._calls["completed"]
         for observer in observers:
             self.attach(observer)
+        self.tell("began", gpus)
 
     # -- observers ---------------------------------------------------------------------------
 
@@ -129,8 +130,7 @@ class Engine:
     def remove_task(self, task: Task, now_ns: int) -> None:
         """The task is gone, perhaps in the middle of something. Groups online still complete."""
         self.now_ns = now_ns
-        if task.waiting is not None:
-            self.withdraw(task, now_ns)
+        self.withdraw(task, now_ns)
         for request in self._requests_of(task):
             self.leave(request, now_ns)
         self.ledger.part(task)
@@ -157,6 +157,7 @@ class Engine:
         self.queue.custom_keys |= type(task.policy).key is not Policy.key
         if was_ready and task.waiting is not None:
             self.queue.push(task.waiting)
+        self.tell("policy_set", task)
 
     def set_foreground(self, task: Task | None, now_ns: int) -> None:
         """This task owns the window a person looks at: it goes first among the `*` tasks."""
@@ -194,7 +195,7 @@ class Engine:
         if spec.shared is None and current is not None and not current.shared:
             self.ledger.change(current, spec, now_ns)
         elif pool is None:
-            self._join(task, self.ledger.open(spec.shared or task.name, spec, now_ns))
+            self._join(task, self.ledger.open(task.name, spec, now_ns))
         else:
             if pool.spec != spec:
                 self.ledger.change(pool, spec, now_ns)
@@ -217,7 +218,8 @@ class Engine:
     def _admit(self, spec: ReserveSpec, replaced: Reserve | None) -> Answer:
         """Background does not count: it is made of what is left."""
         used = {t.reserve for t in self.tasks.values() if t.reserve is not None}
-        active = [r.spec for r in used if r is not replaced and r.name != BACKGROUND]
+        background = self.ledger.pools.get(BACKGROUND)
+        active = [r.spec for r in used if r is not replaced and r is not background]
         return admit(spec, active, self.limit)
 
     def _join(self, task: Task, reserve: Reserve | None) -> None:
@@ -252,10 +254,11 @@ class Engine:
 
     def _refresh_rank(self, task: Task, *, quiet: bool = False) -> None:
         """Work out the rank anew, with what is inherited, and carry it on to servers."""
-        task.base_rank = task.rule.rank(task, task.waiting)
-        rank = inherited_rank(task.base_rank, self._links[task])
-        if rank == task.rank and not quiet:
+        base_rank = task.rule.rank(task, task.waiting)
+        rank = inherited_rank(base_rank, self._links[task])
+        if (rank, base_rank) == (task.rank, task.base_rank) and not quiet:
             return
+        task.base_rank = base_rank
         was_ready = task.in_ready_queue
         if was_ready:
             self.queue.pull(task)
@@ -335,11 +338,15 @@ class Engine:
     def withdraw(self, task: Task, now_ns: int) -> None:
         """The task no longer wants what it waits for."""
         self.now_ns = now_ns
+        group = task.waiting
+        if group is None:
+            return
         if task.in_ready_queue:
             self.queue.pull(task)
         task.waiting = None
         if task.reserve is not None:
             task.reserve.waiting.pop(task, None)
+        self.tell("withdrawn", group)
 
     def best_ready_rank(self) -> Rank:
         """The rank of the most important ready task; call it only while one is ready."""

@@ -20,12 +20,15 @@ if TYPE_CHECKING:
 class Observer:
     """Override what you want to hear of. Do not keep a group: its owner may use it again."""
 
+    def began(self, gpus: int, now_ns: int) -> None: ...
     def task_added(self, task: Task, now_ns: int) -> None: ...
     def task_removed(self, task: Task, now_ns: int) -> None: ...
+    def policy_set(self, task: Task, now_ns: int) -> None: ...
     def ranked(self, task: Task, now_ns: int) -> None: ...
     def reserve_set(self, reserve: Reserve, now_ns: int) -> None: ...
     def joined(self, task: Task, now_ns: int) -> None: ...
     def submitted(self, group: Group, now_ns: int) -> None: ...
+    def withdrawn(self, group: Group, now_ns: int) -> None: ...
     def dispatched(self, group: Group, now_ns: int) -> None: ...
     def completed(self, group: Group, now_ns: int) -> None: ...
     def replenished(self, reserve: Reserve, now_ns: int) -> None: ...
@@ -49,6 +52,14 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
+class Began(Event):
+    """The first event of a stream: how many GPUs there are."""
+
+    kind = "began"
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True)
 class TaskAdded(Event):
     """A task is known from here on."""
 
@@ -68,8 +79,17 @@ class TaskRemoved(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class PolicySet(Event):
+    """A task goes on under another policy."""
+
+    kind = "policy_set"
+    task: str
+    policy: str
+
+
+@dataclass(frozen=True, slots=True)
 class Ranked(Event):
-    """A task's effective rank changed: inheritance, focus, a deadline, or a person's wish."""
+    """A task's rank, or its own rank, changed: inheritance, focus, a deadline, somebody's wish."""
 
     kind = "ranked"
     task: str
@@ -109,6 +129,15 @@ class Submitted(Event):
     index: int
     predicted_ns: int
     deadline_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawn(Event):
+    """A group no longer waits, though it did not go online."""
+
+    kind = "withdrawn"
+    task: str
+    index: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,8 +232,8 @@ class Ended(Event):
 EVENTS: dict[str, type[Event]] = {
     cls.kind: cls
     for cls in (
-        TaskAdded, TaskRemoved, Ranked, ReserveSet, Joined, Submitted, Dispatched, Completed,
-        Replenished, Moved, Entered, Left, Focused, Shown, Ended,
+        Began, TaskAdded, TaskRemoved, PolicySet, Ranked, ReserveSet, Joined, Submitted, Withdrawn,
+        Dispatched, Completed, Replenished, Moved, Entered, Left, Focused, Shown, Ended,
     )
 }  # fmt: skip
 
@@ -215,11 +244,17 @@ class Recorder(Observer):
     def __init__(self, sink: Callable[[Event], None]) -> None:
         self._sink = sink
 
+    def began(self, gpus: int, now_ns: int) -> None:
+        self._sink(Began(now_ns, gpus))
+
     def task_added(self, task: Task, now_ns: int) -> None:
         self._sink(TaskAdded(now_ns, task.name, task.policy.name, str(task.rule), task.rank))
 
     def task_removed(self, task: Task, now_ns: int) -> None:
         self._sink(TaskRemoved(now_ns, task.name))
+
+    def policy_set(self, task: Task, now_ns: int) -> None:
+        self._sink(PolicySet(now_ns, task.name, task.policy.name))
 
     def ranked(self, task: Task, now_ns: int) -> None:
         self._sink(Ranked(now_ns, task.name, task.rank, task.base_rank))
@@ -245,6 +280,9 @@ class Recorder(Observer):
         self._sink(
             Submitted(now_ns, group.task.name, group.index, group.predicted_ns, group.deadline_ns)
         )
+
+    def withdrawn(self, group: Group, now_ns: int) -> None:
+        self._sink(Withdrawn(now_ns, group.task.name, group.index))
 
     def dispatched(self, group: Group, now_ns: int) -> None:
         self._sink(Dispatched(now_ns, group.task.name, group.index, group.gpu.index))

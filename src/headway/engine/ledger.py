@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 from headway.engine.inheritance import Request, returned_ns
 from headway.engine.model import Group, Task
 from headway.engine.queue import ReadyQueue
-from headway.engine.reserves import BACKGROUND, Reserve, ReserveSpec
+from headway.engine.reserves import BACKGROUND, POOL_MARK, Reserve, ReserveSpec
 
 
 class Ledger:
@@ -25,9 +25,9 @@ class Ledger:
         """Replenishments to come; an entry counts only if its reserve still says the same time."""
         self._timer_count = 0
 
-    def open(self, name: str, spec: ReserveSpec, now_ns: int) -> Reserve:
-        """A new reserve, full."""
-        reserve = Reserve(name, spec, now_ns)
+    def open(self, owner: str, spec: ReserveSpec, now_ns: int) -> Reserve:
+        """A new reserve, full: named after its pool, with a mark, or after the task it is for."""
+        reserve = Reserve(owner if spec.shared is None else POOL_MARK + spec.shared, spec, now_ns)
         if spec.shared is not None:
             self.pools[spec.shared] = reserve
         self._tell("reserve_set", reserve)
@@ -48,18 +48,21 @@ class Ledger:
     def join(
         self, task: Task, reserve: Reserve | None, requests: Iterable[Request], now_ns: int
     ) -> None:
-        """Charge a task to another reserve. Debt of a private one follows the task; what is lent
-        through its requests is returned first and lent again from the new one."""
+        """Charge a task to another reserve. Debt of a private one follows the task, also through a
+        time without any; what is lent through its requests is returned and lent again."""
         current = task.reserve
         if task.in_ready_queue:
             self._queue.pull(task)
         for request in requests:
             self.give_back(request)
-        debt_ns = min(current.budget_ns, 0) if current is not None and not current.shared else 0
+        if current is not None and not current.shared:
+            task.debt_ns += min(current.budget_ns, 0)
         self.part(task)
         task.reserve = reserve
+        debt_ns = 0
         if reserve is not None:
             reserve.members.append(task)
+            debt_ns, task.debt_ns = task.debt_ns, 0
             reserve.budget_ns += debt_ns
             self.update(reserve, now_ns)
         self._tell("joined", task)
@@ -70,6 +73,8 @@ class Ledger:
         for request in requests:
             self.lend(request)
             self.settle(request, now_ns)
+        if current is not None and current.members:
+            self.update(current, now_ns)
 
     def part(self, task: Task) -> None:
         """The task is charged to nobody any more. An empty pool is forgotten unless it has debt."""
@@ -81,8 +86,9 @@ class Ledger:
         task.reserve = None
         if not reserve.members:
             reserve.next_ns = None
-            if reserve.shared and reserve.budget_ns >= 0 and reserve.name != BACKGROUND:
-                del self.pools[reserve.name]
+            name = reserve.spec.shared
+            if name is not None and reserve.budget_ns >= 0 and name != BACKGROUND:
+                del self.pools[name]
 
     # -- budgets -----------------------------------------------------------------------------
 

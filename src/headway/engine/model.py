@@ -106,6 +106,8 @@ class Task:
         self.rule = rule
         self.period_ns: int | None = None
         self.reserve: Reserve | None = None
+        self.debt_ns = 0
+        """Debt of a reserve it no longer has; the next one takes it over."""
         self.predictor: Predictor | None = None
         self.base_rank: Rank = 0
         """From the task's own priority rule."""

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 KINDS: Final = ("pe", "ae")
 BACKGROUND: Final = "background"
+POOL_MARK: Final = "@"
+"""What the names of shared reserves begin with, so that no task's own can have the same."""
 
 
 @dataclass(frozen=True, slots=True)

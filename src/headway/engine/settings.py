@@ -9,7 +9,13 @@ from headway.engine.policies import Policy, policies
 from headway.engine.predictors import Predictor, predictors
 from headway.engine.priorities import Fixed, PriorityRule, parse_priority
 from headway.engine.reading import Path, Report, Table, shown
-from headway.engine.reserves import BACKGROUND, DEFAULT_BACKGROUND, KINDS, ReserveSpec
+from headway.engine.reserves import (
+    BACKGROUND,
+    DEFAULT_BACKGROUND,
+    KINDS,
+    POOL_MARK,
+    ReserveSpec,
+)
 from headway.engine.units import format_ns
 
 NAME_LENGTH = 200
@@ -66,6 +72,8 @@ def read_name(table: Table, taken: dict[str, Path]) -> str:
     name = table.string("name", required=True)
     if len(name) > NAME_LENGTH:
         table.bad("name", shown(name), f"at most {NAME_LENGTH} characters")
+    elif name.startswith(POOL_MARK):
+        table.bad("name", shown(name), f"a name that does not begin with {POOL_MARK}")
     elif name in taken:
         first = table.report.line_of(taken[name])
         where = f" (line {first} has it already)" if first else ""

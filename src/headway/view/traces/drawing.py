@@ -94,6 +94,7 @@ class Drawing:
             events.Ranked: self._ranked,
             events.ReserveSet: self._budget_told,
             events.Submitted: self._submitted,
+            events.Withdrawn: self._withdrawn,
             events.Dispatched: self._dispatched,
             events.Completed: self._completed,
             events.Replenished: self._budget_told,
@@ -190,6 +191,12 @@ class Drawing:
         lane.busy = True
         task.open[event.index] = _Open(lane, event.ns)
         task.waiting = event.index
+
+    def _withdrawn(self, event: events.Withdrawn) -> None:
+        task = self._task(event.task)
+        if task.waiting == event.index and event.index in task.open:
+            group = self._close(event.task, task, event.index)
+            self._canvas.slice(group.lane, _WAITING, group.submitted_ns, event.ns)
 
     def _dispatched(self, event: events.Dispatched) -> None:
         task = self._task(event.task)
