@@ -124,6 +124,7 @@ class Engine:
 
     def make_background(self, task: Task, now_ns: int) -> None:
         """Put a task among those that nobody vouched for."""
+        self.now_ns = now_ns
         self._join(task, self.ledger.background(now_ns))
         self.set_priority(task, Fixed(BACKGROUND_LEVEL), now_ns)
 
@@ -133,10 +134,15 @@ class Engine:
         self.withdraw(task, now_ns)
         for request in self._requests_of(task):
             self.leave(request, now_ns)
-        self.ledger.part(task)
+        pool_pays = task.reserve is not None and task.reserve.shared and self._is_online(task)
+        if not pool_pays:  # else it stays a member until what is still running is done
+            self.ledger.part(task)
         task.alive = False
         del self.tasks[task.name], self._links[task]
         self.tell("task_removed", task)
+
+    def _is_online(self, task: Task) -> bool:
+        return any(group.task is task for gpu in self.gpus for group in gpu.online)
 
     def set_priority(self, task: Task, rule: PriorityRule, now_ns: int) -> None:
         """Give the task another priority, also while it waits."""
@@ -180,12 +186,13 @@ class Engine:
         current = task.reserve
         if spec is None:
             self._join(task, None)
+            self._refresh_rank(task)
             return Answer(True)
         pool = self.ledger.pools.get(spec.shared) if spec.shared is not None else None
         if pool is not None and pool.spec != spec and pool.members:
             raise ValueError(f"the pool {spec.shared!r} exists with other numbers")
         if pool is None or not pool.members:
-            replaced = None if current is None or current.shared else current
+            replaced = current if current is not None and len(current.members) == 1 else None
             answer = self._admit(spec, replaced)
             if not answer.accepted:
                 if current is None:
@@ -210,7 +217,7 @@ class Engine:
         answer = self._admit(spec, pool)
         if answer.accepted:
             self.ledger.change(pool, spec, now_ns)
-            for task in pool.members:
+            for task in [member for member in pool.members if member.alive]:
                 self._set_predictor(task, spec)
                 self._refresh_rank(task)
         return answer
@@ -230,6 +237,16 @@ class Engine:
     def _set_predictor(self, task: Task, spec: ReserveSpec) -> None:
         task.predictor = self.predictor(spec.predict) if spec.kind == "ae" else None
         self._refresh_plain(task)
+        if task.predictor is not None and task.waiting is not None:
+            self._predict(task.waiting, task.predictor)
+            self.tell("predicted", task.waiting)
+
+    def _predict(self, group: Group, predictor: Predictor) -> None:
+        gpu = group.task.last_gpu or self.gpus[0]
+        switches = gpu.last_task is not None and gpu.last_task is not group.task
+        context = Context(switches, group.exact_ns)
+        group.prediction = predictor.predict(group.signature, context)
+        group.predicted_ns = group.prediction.cost_ns
 
     def advance(self, now_ns: int) -> None:
         """Replenish what is due by now."""
@@ -325,10 +342,7 @@ class Engine:
             task.in_ready_queue = True
             return
         if task.predictor is not None:
-            gpu = task.last_gpu or self.gpus[0]
-            context = Context(gpu.last_task is not task, group.exact_ns)
-            group.prediction = task.predictor.predict(group.signature, context)
-            group.predicted_ns = group.prediction.cost_ns
+            self._predict(group, task.predictor)
         for call in self._on_submitted:
             call(group, now_ns)
         if task.rule.per_group:
@@ -401,9 +415,9 @@ class Engine:
         return None
 
     def _preferred(self, task: Task) -> list[Gpu]:
-        """The task's last GPU first (its data is there), then idle ones, then by index."""
+        """Idle GPUs first, and the task's last one among equals: its data is there."""
         last = task.last_gpu
-        return sorted(self.gpus, key=lambda g: (g is not last, len(g.online), g.index))
+        return sorted(self.gpus, key=lambda g: (bool(g.online), g is not last, g.index))
 
     def _go(self, group: Group, gpu: Gpu) -> None:
         task = group.task
@@ -423,7 +437,9 @@ class Engine:
     def complete(self, group: Group, started_ns: int, now_ns: int) -> None:
         """The group is done; it executed from `started_ns` until now."""
         self.now_ns = now_ns
-        online = group.gpu.online
+        gpu = group.gpu
+        gpu.idle_ns = now_ns
+        online = gpu.online
         if online[0] is group:
             online.popleft()
         else:
@@ -437,6 +453,8 @@ class Engine:
             self._charge(group, executed_ns)
         for call in self._on_completed:
             call(group, now_ns)
+        if not task.alive and not self._is_online(task):
+            self.ledger.part(task)
 
     def _charge(self, group: Group, executed_ns: int) -> None:
         task = group.task

@@ -28,6 +28,7 @@ class Observer:
     def reserve_set(self, reserve: Reserve, now_ns: int) -> None: ...
     def joined(self, task: Task, now_ns: int) -> None: ...
     def submitted(self, group: Group, now_ns: int) -> None: ...
+    def predicted(self, group: Group, now_ns: int) -> None: ...
     def withdrawn(self, group: Group, now_ns: int) -> None: ...
     def dispatched(self, group: Group, now_ns: int) -> None: ...
     def completed(self, group: Group, now_ns: int) -> None: ...
@@ -68,6 +69,8 @@ class TaskAdded(Event):
     policy: str
     priority: str
     rank: int
+    holdoff_ns: int = 0
+    patience_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +132,16 @@ class Submitted(Event):
     index: int
     predicted_ns: int
     deadline_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted(Event):
+    """A group that waits is now expected to cost this much: its reserve has become AE."""
+
+    kind = "predicted"
+    task: str
+    index: int
+    predicted_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,8 +245,8 @@ class Ended(Event):
 EVENTS: dict[str, type[Event]] = {
     cls.kind: cls
     for cls in (
-        Began, TaskAdded, TaskRemoved, PolicySet, Ranked, ReserveSet, Joined, Submitted, Withdrawn,
-        Dispatched, Completed, Replenished, Moved, Entered, Left, Focused, Shown, Ended,
+        Began, TaskAdded, TaskRemoved, PolicySet, Ranked, ReserveSet, Joined, Submitted, Predicted,
+        Withdrawn, Dispatched, Completed, Replenished, Moved, Entered, Left, Focused, Shown, Ended,
     )
 }  # fmt: skip
 
@@ -248,7 +261,18 @@ class Recorder(Observer):
         self._sink(Began(now_ns, gpus))
 
     def task_added(self, task: Task, now_ns: int) -> None:
-        self._sink(TaskAdded(now_ns, task.name, task.policy.name, str(task.rule), task.rank))
+        policy = task.policy
+        self._sink(
+            TaskAdded(
+                now_ns,
+                task.name,
+                policy.name,
+                str(task.rule),
+                task.rank,
+                policy.holdoff_ns,
+                policy.patience_ns,
+            )
+        )
 
     def task_removed(self, task: Task, now_ns: int) -> None:
         self._sink(TaskRemoved(now_ns, task.name))
@@ -280,6 +304,9 @@ class Recorder(Observer):
         self._sink(
             Submitted(now_ns, group.task.name, group.index, group.predicted_ns, group.deadline_ns)
         )
+
+    def predicted(self, group: Group, now_ns: int) -> None:
+        self._sink(Predicted(now_ns, group.task.name, group.index, group.predicted_ns))
 
     def withdrawn(self, group: Group, now_ns: int) -> None:
         self._sink(Withdrawn(now_ns, group.task.name, group.index))

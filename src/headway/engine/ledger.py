@@ -10,6 +10,9 @@ from headway.engine.model import Group, Task
 from headway.engine.queue import ReadyQueue
 from headway.engine.reserves import BACKGROUND, POOL_MARK, Reserve, ReserveSpec
 
+MAX_STEPS = 1000
+"""Periods that are made up for one by one after a long sleep."""
+
 
 class Ledger:
     """All reserves in use. Whoever waits on a budget enters the ready queue when it allows it."""
@@ -77,18 +80,25 @@ class Ledger:
             self.update(current, now_ns)
 
     def part(self, task: Task) -> None:
-        """The task is charged to nobody any more. An empty pool is forgotten unless it has debt."""
+        """The task is charged to nobody any more."""
         reserve = task.reserve
         if reserve is None:
             return
         reserve.members.remove(task)
         reserve.waiting.pop(task, None)
         task.reserve = None
-        if not reserve.members:
+        self._forget_if_over(reserve)
+
+    def _forget_if_over(self, reserve: Reserve) -> None:
+        """Without members a pool stays until it is full again: nobody gains by leaving it."""
+        name = reserve.spec.shared
+        if reserve.members or name == BACKGROUND:
+            return
+        if name is None:
             reserve.next_ns = None
-            name = reserve.spec.shared
-            if name is not None and reserve.budget_ns >= 0 and name != BACKGROUND:
-                del self.pools[name]
+        elif reserve.is_settled and self.pools.get(name) is reserve:
+            reserve.next_ns = None
+            del self.pools[name]
 
     # -- budgets -----------------------------------------------------------------------------
 
@@ -120,13 +130,19 @@ class Ledger:
             lent = list(reserve.lent)
             for request in lent:
                 self.give_back(request)
-            reserve.replenish((now_ns - due_ns) // reserve.period_ns + 1)
+            # Late, and nobody else's budget is in play: all missed periods at once. Else one by
+            # one, in the order in which they were due, unless it is too late for that to matter.
+            late = (now_ns - due_ns) // reserve.period_ns
+            at_once = late if not (lent or reserve.inherited) or late > MAX_STEPS else 0
+            reserve.replenish(at_once + 1)
             self._tell("replenished", reserve)
             reserve.next_ns = None
+            done_ns = due_ns + at_once * reserve.period_ns
             for request in lent:
                 self.lend(request)
-                self.settle(request, now_ns)
-            self.update(reserve, now_ns)
+                self.settle(request, done_ns)
+            self.update(reserve, done_ns)
+            self._forget_if_over(reserve)
 
     def next_due_ns(self) -> int | None:
         """When the next replenishment is due."""

@@ -140,6 +140,8 @@ class Gpu:
     def __init__(self, index: int) -> None:
         self.index = index
         self.online: deque[Group] = deque()
+        self.idle_ns = 0
+        """When the last group was done."""
         self.last_task: Task | None = None
         """Whose group was dispatched last: tells whether the context switches."""
 

@@ -99,6 +99,8 @@ class ReserveWish:
 
     spec: ReserveSpec | None = None
     background: bool = False
+    none: bool = False
+    """It says so, rather than nothing."""
 
 
 def read_reserve(table: Table) -> ReserveWish:
@@ -108,7 +110,7 @@ def read_reserve(table: Table) -> ReserveWish:
         return ReserveWish(background=True)
     if table.peek("reserve") == "none":
         table.take("reserve")
-        return ReserveWish()
+        return ReserveWish(none=True)
     inner = table.table("reserve")
     if inner is None:
         return ReserveWish()

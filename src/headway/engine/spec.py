@@ -58,7 +58,12 @@ class Spec:
 
     def match(self, name: str) -> Entry | None:
         """The first entry for this task name; None means Background."""
-        return next((e for e in self.entries if fnmatchcase(name, e.pattern)), None)
+        return next((e for e in self.entries if _matches(name, e.pattern)), None)
+
+
+def _matches(name: str, pattern: str) -> bool:
+    """`*` and `?` stand for others; brackets, which program names have, only for themselves."""
+    return fnmatchcase(name, pattern.replace("[", "[[]"))
 
 
 def parse_spec(text: str, file: str = "spec") -> Spec:

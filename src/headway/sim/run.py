@@ -97,7 +97,7 @@ def _action(event: EventPlan, turned_away: dict[str, str]) -> Action:
             engine.set_priority(task, event.priority, now_ns)
         if event.reserve.background:
             engine.make_background(task, now_ns)
-        elif event.reserve.spec is not None:
+        elif event.reserve.spec is not None or event.reserve.none:
             answer = engine.set_reserve(task, event.reserve.spec, now_ns)
             if not answer.accepted:
                 turned_away[event.task] = answer.why

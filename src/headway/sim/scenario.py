@@ -85,8 +85,9 @@ class Variant:
 
 def parse_variants(text: str, file: str = "scenario") -> list[Variant]:
     """The variants that a scenario file describes, which `parse_scenario` checks too."""
+    data = parse_toml(text, file)
     report = Report(locate(text))
-    top = Table(parse_toml(text, file), (), report)
+    top = Table(data, (), report)
     variants = _read_variants(top)
     report.raise_if_any(file)
     return variants
@@ -160,9 +161,11 @@ def read_scenario(
         report.add((), "no task", "at least one [[task]]")
     if len(tables) > MAX_TASKS:
         raise BadInput(file, [_too_many(len(tables))])
-    tasks = _read_tasks(tables, report, base_seed)
+    pools = Pools(report)
+    tasks = _read_tasks(tables, pools, base_seed)
     _read_variants(top)
-    events = [_read_event(table, {t.name for t in tasks}) for table in top.tables("event")]
+    known = {task.name for task in tasks}
+    events = [_read_event(table, known, pools) for table in top.tables("event")]
     top.close()
     report.raise_if_any(file)
     if duration_ns is None and any(task.program.endless for task in tasks):
@@ -184,9 +187,8 @@ def _read_device(table: Table | None, seed: int) -> Device:
     return device
 
 
-def _read_tasks(tables: list[Table], report: Report, seed: int) -> list[TaskPlan]:
+def _read_tasks(tables: list[Table], pools: Pools, seed: int) -> list[TaskPlan]:
     names: dict[str, Any] = {}
-    pools = Pools(report)
     servers: dict[str, str] = {}
     tasks = []
     for table in tables:
@@ -265,7 +267,7 @@ def _serves(task: TaskPlan) -> bool:
     return isinstance(task.program, Server)
 
 
-def _read_event(table: Table, names: set[str]) -> EventPlan:
+def _read_event(table: Table, names: set[str], pools: Pools) -> EventPlan:
     """`at` and one of: focus = task, kill = task, or task with a new priority and reserve."""
     at_ns = table.duration("at", required=True)
     kinds = [kind for kind in ("focus", "kill", "task") if kind in table]
@@ -278,7 +280,8 @@ def _read_event(table: Table, names: set[str]) -> EventPlan:
         table.bad(kind, shown(name), "the name of a task")
     priority = read_priority(table) if "priority" in table else None
     wish = read_reserve(table)
-    if kind != "task" and (priority or wish.spec or wish.background):
+    pools.check(wish.spec, name, table.path)
+    if kind != "task" and (priority or wish != ReserveWish()):
         table.bad("", f"a new priority or reserve with {kind}", 'task = "NAME" for that')
     table.close()
     return EventPlan(at_ns, name, kind, priority, wish)

@@ -67,6 +67,8 @@ class Simulator(World):
         """When each GPU has done all that is online."""
         self._jitter = random.Random(device.seed) if device.jitter else None
         self._pending: dict[Request, Work] = {}
+        self._open_end = False
+        """The run ends with its last group, whatever timers there are."""
         self.now_ns = 0
         for task, program in programs.items():
             program.attach(self, task)
@@ -77,6 +79,7 @@ class Simulator(World):
         `progress` is called now and then with the time; it ends the run by returning False. What
         was observed so far stays valid then: a run only ever stops between two instants.
         """
+        self._open_end = until_ns is None
         last_ns = NEVER - 1 if until_ns is None else until_ns
         for task, program in self._programs.items():
             due_ns = program.start()
@@ -177,12 +180,15 @@ class Simulator(World):
                 self.wake(group.task, due_ns)
 
     def _earliest(self, now_ns: int) -> int:
-        timer_ns = self.engine.next_timer_ns()
-        if timer_ns is not None and timer_ns < now_ns:
-            now_ns = timer_ns
+        """The next instant, with timers and actions; NEVER if all there is to do is done."""
+        engine = self.engine
+        engine.now_ns = self.now_ns  # policies say from there when they want to be asked again
         if self._actions and self._actions[-1].at_ns < now_ns:
             now_ns = self._actions[-1].at_ns
-        return now_ns
+        if now_ns == NEVER and self._open_end and not any(t.waiting for t in self._programs):
+            return NEVER
+        timer_ns = engine.next_timer_ns()
+        return now_ns if timer_ns is None else min(now_ns, timer_ns)
 
     def _start(self, group: Group, now_ns: int) -> None:
         """Work out when a group that just went online executes."""
@@ -212,8 +218,8 @@ class Simulator(World):
 
     def ask(self, work: Work) -> None:
         server = self.engine.tasks.get(work.server)
-        if server is None:  # it died: nobody will answer, so the client goes on
-            self._programs[work.client].answered(work, self.now_ns)
+        if server is None:  # it died: nobody will ever answer
+            work.failed = True
             return
         work.request = self.engine.enter(work.client, server, self.now_ns)
         self._pending[work.request] = work
@@ -237,6 +243,7 @@ class Simulator(World):
         self.engine.remove_task(task, self.now_ns)
         for work in pending:
             request = work.request
+            work.failed = True
             self.answer(work)
             if request is not None and request.server.alive:
                 self._programs[request.server].abandoned(work, self.now_ns)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from headway.engine.model import Gpu, Group, Task
     from headway.engine.reading import Table
 
+DEFAULT_PATIENCE_NS = 50_000_000
 _REGISTRY: dict[str, type[Policy]] = {}
 P = TypeVar("P", bound="type[Policy]")
 
@@ -27,11 +28,14 @@ class Policy(ABC):
     """Decides when a task's groups go online. One instance serves every task that names it."""
 
     name: ClassVar[str]
-    needs_idle: ClassVar[bool] = False
+    holdoff_ns: int = 0
+    """How long an idle GPU is kept for the task that used it last; see `HoldOff`."""
+    patience_ns: int = 0
+    needs_idle: bool = False
     """A promise: `admits` is never true while the GPU's online list holds something."""
-    takes_idle: ClassVar[bool] = False
+    takes_idle: bool = False
     """A promise: `admits` is always true for the first ready group when the GPU is idle."""
-    decides: ClassVar[bool] = True
+    decides: bool = True
     """Whether a dispatch costs a scheduling decision (a driver without a manager makes none)."""
 
     @classmethod
@@ -50,6 +54,42 @@ class Policy(ABC):
     def wake_ns(self, now_ns: int) -> int | None:
         """When to ask again though no event happened, while one of its groups is ready."""
         return None
+
+
+class HoldOff(Policy):
+    """A policy that can keep the GPU free for a moment for whoever used it last.
+
+    A program that submits again right after its completion would otherwise lose the GPU to a less
+    important one between every two of its groups. For `holdoff_ns` after a completion only tasks at
+    least as important as the one that completed are admitted. Nobody starves: a group that has
+    waited for `patience_ns` goes all the same.
+    """
+
+    def __init__(self, holdoff_ns: int = 0, patience_ns: int = DEFAULT_PATIENCE_NS) -> None:
+        self.holdoff_ns = holdoff_ns
+        self.patience_ns = patience_ns
+        self.takes_idle = not holdoff_ns
+        self._until_ns = 0
+
+    @classmethod
+    def read(cls, table: Table) -> HoldOff:
+        return cls(table.duration("holdoff", 0), table.duration("patience", DEFAULT_PATIENCE_NS))
+
+    def keeps_off(self, group: Group, gpu: Gpu, now_ns: int) -> bool:
+        """Is this idle GPU kept free for a task more important than this group's?"""
+        last = gpu.last_task
+        if not self.holdoff_ns or last is None or not last.alive:
+            return False
+        if last.rank >= group.task.rank or last.waiting is not None:
+            return False
+        until_ns = min(gpu.idle_ns + self.holdoff_ns, group.submitted_ns + self.patience_ns)
+        if now_ns >= until_ns:
+            return False
+        self._until_ns = until_ns
+        return True
+
+    def wake_ns(self, now_ns: int) -> int | None:
+        return self._until_ns if self._until_ns > now_ns else None
 
 
 def policy(name: str) -> Callable[[P], P]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headway.engine.policies import Policy, policy
+from headway.engine.policies import HoldOff, policy
 
 if TYPE_CHECKING:
     from headway.engine.core import Engine
@@ -12,11 +12,10 @@ if TYPE_CHECKING:
 
 
 @policy("prt")
-class Prt(Policy):
+class Prt(HoldOff):
     """Every group waits for an idle GPU; then the most important one goes (TimeGraph §4.1)."""
 
     needs_idle = True
-    takes_idle = True
 
     def admits(self, group: Group, gpu: Gpu, engine: Engine) -> bool:
-        return not gpu.online
+        return not gpu.online and not self.keeps_off(group, gpu, engine.now_ns)

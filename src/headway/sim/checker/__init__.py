@@ -26,6 +26,7 @@ from headway.engine.events import (
     Left,
     Moved,
     PolicySet,
+    Predicted,
     Ranked,
     Replenished,
     ReserveSet,
@@ -68,6 +69,7 @@ class Checker:
             Began: self._began,
             TaskAdded: self._task_added,
             PolicySet: self._policy_set,
+            Predicted: self._predicted,
             Withdrawn: self._withdrawn,
             TaskRemoved: self._task_removed,
             Ranked: self._ranked,
@@ -138,7 +140,8 @@ class Checker:
     def _task_added(self, event: TaskAdded) -> None:
         if event.task in self._books.tasks:
             self._report(event.ns, "sequence", f"there is a task called {event.task} already")
-        self._books.add_task(event.task, event.policy, event.rank)
+        task = self._books.add_task(event.task, event.policy, event.rank)
+        task.holdoff_ns, task.patience_ns = event.holdoff_ns, event.patience_ns
 
     def _began(self, event: Began) -> None:
         for index in range(event.gpus):
@@ -146,6 +149,16 @@ class Checker:
 
     def _policy_set(self, event: PolicySet) -> None:
         self._task(event.task, event.ns).policy = event.policy
+
+    def _predicted(self, event: Predicted) -> None:
+        task = self._task(event.task, event.ns)
+        if task.waiting is None or task.waiting.index != event.index:
+            name = f"{event.task}#{event.index}"
+            self._report(event.ns, "sequence", f"{name} was predicted, but does not wait")
+            return
+        task.waiting.predicted_ns = event.predicted_ns
+        if task.reserve is not None:
+            task.reserve.note_wanted()
 
     def _withdrawn(self, event: Withdrawn) -> None:
         task = self._task(event.task, event.ns)
@@ -165,7 +178,10 @@ class Checker:
                 f" {request.server.name} is still pending",
             )
             self._end_request(request, event.ns)
-        self._budgets.leave(task, event.ns)
+        task.gone = True
+        pool_pays = task.reserve is not None and task.reserve.shared and self._is_online(task)
+        if not pool_pays:  # else it stays a member until what is still running is done
+            self._budgets.leave(task, event.ns)
         task.waiting = None
         self._books.waiting.pop(task, None)
         self._ranks.forget(task)
@@ -236,6 +252,7 @@ class Checker:
             self._ordering.dispatched(group, gpu, event.ns)
             self._budgets.dispatched(group, event.ns)
         group.dispatched_ns = event.ns
+        gpu.last = task
         gpu.online.append(group)
 
     def _completed(self, event: Completed) -> None:
@@ -266,6 +283,11 @@ class Checker:
             )
         gpu.free_ns = event.ns
         self._budgets.completed(event, group)
+        if group.task.gone and not self._is_online(group.task):
+            self._budgets.leave(group.task, event.ns)
+
+    def _is_online(self, task: TaskBook) -> bool:
+        return any(g.task is task for gpu in self._books.gpus.values() for g in gpu.online)
 
     def _take_online(self, event: Completed, gpu: GpuBook) -> GroupBook | None:
         """The group of this event, taken from the online list."""

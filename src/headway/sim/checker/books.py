@@ -45,6 +45,9 @@ class TaskBook:
     policy: str
     rank: int
     base_rank: int
+    gone: bool = False
+    holdoff_ns: int = 0
+    patience_ns: int = 0
     reserve: ReserveBook | None = None
     debt_ns: int = 0
     """Debt of a reserve of its own that it left; the next one takes it over."""
@@ -76,6 +79,8 @@ class GpuBook:
     online: deque[GroupBook] = field(default_factory=deque)
     free_ns: int = 0
     """When its last execution ended."""
+    last: TaskBook | None = None
+    """Whose group went online last."""
 
 
 @dataclass(eq=False, slots=True)

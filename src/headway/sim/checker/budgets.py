@@ -94,11 +94,12 @@ class Budgets:
         self._compare(reserve, event.budget_ns, event.ns, "at its start")
 
     def _is_gone(self, reserve: ReserveBook) -> bool:
-        """Whether the last member took the reserve with it: all but pools in debt, so that nobody
-        gets rid of debt by leaving and coming back."""
+        """Whether a reserve went with its last member: all but pools that are not full, so that
+        nobody gains by leaving one and coming back."""
         if reserve.members:
             return False
-        return not reserve.shared or (reserve.budget_ns >= 0 and reserve.name != _BACKGROUND)
+        is_full = reserve.budget_ns == reserve.capacity_ns and not reserve.inherited
+        return not reserve.shared or (is_full and reserve.name != _BACKGROUND)
 
     def joined(self, event: Joined, task: TaskBook) -> None:
         """A task's groups are charged to another reserve from now on."""

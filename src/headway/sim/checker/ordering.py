@@ -93,7 +93,7 @@ class Ordering:
     def end_instant(self, now_ns: int, next_ns: int) -> None:
         """Nothing more happens at `now_ns`: who still waits has to wait until `next_ns`."""
         for task, group in self._books.waiting.items():
-            gpu = self._could_have(task)
+            gpu = self._could_have(task, group, now_ns)
             if gpu is None:
                 task.stuck_since_ns = None
                 task.stuck_told = False
@@ -110,17 +110,27 @@ class Ordering:
                     f" though GPU {gpu.index} {state}",
                 )
 
-    def _could_have(self, task: TaskBook) -> GpuBook | None:
+    def _could_have(self, task: TaskBook, group: GroupBook, now_ns: int) -> GpuBook | None:
         """A GPU that this task's policy would let its waiting group have now."""
         policy = task.policy
         if policy not in ("prt", "ht", "fifo") or not task.is_ready:
             return None
         for gpu in self._books.gpus.values():
-            if not gpu.online or policy == "fifo":
+            if policy == "fifo" or (not gpu.online and not _is_kept(gpu, group, now_ns)):
                 return gpu
+            if not gpu.online:
+                continue
             if policy == "ht" and gpu.online[0].task is task and not self._more_important(task):
                 return gpu
         return None
+
+
+def _is_kept(gpu: GpuBook, group: GroupBook, now_ns: int) -> bool:
+    """Whether an idle GPU is held off for the more important task that used it last."""
+    task, last = group.task, gpu.last
+    if last is None or last.rank >= task.rank or last.waiting is not None:
+        return False
+    return now_ns < min(gpu.free_ns + task.holdoff_ns, group.submitted_ns + task.patience_ns)
 
 
 def _place(group: GroupBook) -> tuple[int, int, int]:

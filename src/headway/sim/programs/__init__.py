@@ -59,6 +59,8 @@ class Work:
         """GPU time of the server's groups for it; None where the server's own number applies."""
         self.ready = ready
         """The frame is rendered, so the server may start; before that it has to wait for it."""
+        self.failed = False
+        """The server is gone: nobody did it, or will."""
         self.request: Request | None = None
         """The engine's side of it, once it is pending."""
 
@@ -112,7 +114,7 @@ class Program(ABC):
         """The client of a pending request is gone (servers only)."""
 
     def answered(self, work: Work, now_ns: int) -> None:
-        """The server has done what this task asked for."""
+        """The server has done what this task asked for, or died (`work.failed`)."""
 
 
 def program(name: str) -> Callable[[P], P]:

@@ -134,12 +134,16 @@ class Frames(Program):
         if group.frame:
             return self._on_screen(now_ns)
         work = self._sent.pop(group.index, None)
-        if work is not None:
-            self.world.rendered(work)
+        if work is None:
+            return BLOCKED
+        if work.request is None:  # no server was there to ask: rendered is all it gets
+            return self._on_screen(now_ns)
+        self.world.rendered(work)
         return BLOCKED
 
     def answered(self, work: Work, now_ns: int) -> None:
-        self.world.show(self.task)
+        if not work.failed:
+            self.world.show(self.task)
         due_ns = self._on_screen(now_ns)
         if due_ns != BLOCKED:
             self.world.wake(self.task, due_ns)
@@ -192,7 +196,10 @@ class XClient(Frames):
     def resume(self, now_ns: int) -> Group | None:
         if self.server is not None:
             self._behind += 1
-            self.world.ask(Work(self.task, self.server, self._between(self._cost), ready=True))
+            work = Work(self.task, self.server, self._between(self._cost), ready=True)
+            self.world.ask(work)
+            if work.failed:  # nobody draws for it any more
+                return None
         due_ns = self._next_frame(now_ns)
         if due_ns != BLOCKED:
             self.world.wake(self.task, due_ns)
