@@ -7,7 +7,7 @@ STAMP := .venv/.headway
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
 
-$(STAMP): pyproject.toml scripts/setup
+$(STAMP): pyproject.toml CMakeLists.txt scripts/setup scripts/install-packages $(wildcard shim/*)
 	scripts/setup $(PYTHON)
 	@touch $@
 

@@ -16,9 +16,13 @@ COMMANDS = {
     "check": "Check a trace against the rules.",
     "compare": "Simulate a scenario under several policies or variants.",
     "config": "Check spec files.",
+    "daemon": "Serve programs that run under Headway.",
     "papers": "Run the papers' experiments and check their claims.",
     "policies": "List policies, priority rules, predictors and programs.",
+    "run": "Run a program under Headway.",
     "sim": "Simulate scenarios.",
+    "status": "Show the daemon and the programs it serves.",
+    "stop": "Stop the daemon.",
 }
 
 

@@ -1,0 +1,273 @@
+#define _GNU_SOURCE
+#include "gate.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+/* A daemon that has shown no sign of life for this long is taken for stopped. */
+#define STALE_NS 400000000ull
+/* How often a waiting program looks whether it is. */
+#define LOOK_MS 50
+/* How long to leave a missing daemon alone before trying again. */
+#define RETRY_NS 300000000ull
+#define HELLO_MS 1000
+
+static char socket_path[108];
+static char token[HW_TOKEN];
+static bool verbose, enabled;
+static pid_t owner;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct hw_channel *channels;
+
+uint64_t hw_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+}
+
+static void say(const char *text) {
+    static bool said;
+    if (!verbose || __atomic_exchange_n(&said, true, __ATOMIC_RELAXED)) return;
+    ssize_t ignored = write(2, text, strlen(text));
+    (void)ignored;
+}
+
+static void forget(struct hw_channel *c) {
+    if (c->fd >= 0) close(c->fd);
+    c->fd = -1;
+    if (c->daemon) munmap((void *)c->daemon, 4096);
+    if (c->page) munmap((void *)c->page, 4096);
+    c->daemon = NULL;
+    c->page = NULL;
+    c->leased = c->granted = false;
+    c->retry_ns = hw_now() + RETRY_NS;
+}
+
+/* A forked child must not speak on its parent's connections. */
+static void in_child(void) {
+    owner = getpid();
+    pthread_mutex_init(&lock, NULL);
+    for (struct hw_channel *c = channels; c; c = c->next) {
+        forget(c);
+        c->retry_ns = 0;
+    }
+}
+
+void hw_gate_init(void) {
+    const char *path = getenv("HEADWAY_SOCKET"), *run = getenv("HEADWAY_TOKEN");
+    verbose = getenv("HEADWAY_VERBOSE") != NULL;
+    if (!path || strlen(path) >= sizeof socket_path) return;
+    strcpy(socket_path, path);
+    if (run && strlen(run) < sizeof token) strcpy(token, run);
+    owner = getpid();
+    enabled = true;
+    pthread_atfork(NULL, NULL, in_child);
+}
+
+bool hw_gate_enabled(void) { return enabled; }
+
+struct hw_channel *hw_channel_for(void *context) {
+    pthread_mutex_lock(&lock);
+    struct hw_channel *c = channels;
+    while (c && c->context != context) c = c->next;
+    if (!c) {
+        for (c = channels; c && c->context; c = c->next) {} /* one whose context is gone */
+        if (!c && (c = calloc(1, sizeof *c))) {
+            c->fd = -1;
+            c->next = channels;
+            channels = c;
+        }
+        if (c) c->context = context;
+    }
+    pthread_mutex_unlock(&lock);
+    return c;
+}
+
+void hw_channel_end(void *context) {
+    pthread_mutex_lock(&lock);
+    for (struct hw_channel *c = channels; c; c = c->next)
+        if (c->context == context) {
+            forget(c);
+            c->retry_ns = 0;
+            c->works = 0;
+            c->context = NULL;
+        }
+    pthread_mutex_unlock(&lock);
+}
+
+static bool wait_readable(int fd, int timeout_ms) {
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    uint64_t end = hw_now() + (uint64_t)timeout_ms * 1000000ull;
+    for (;;) {
+        int n = poll(&p, 1, timeout_ms);
+        if (n >= 0) return n > 0;
+        uint64_t now = hw_now();
+        if (errno != EINTR || now >= end) return false;
+        timeout_ms = (int)((end - now) / 1000000ull) + 1;
+    }
+}
+
+static void *map_page(int fd, int protection) {
+    struct stat info;
+    if (fstat(fd, &info) || info.st_size < 4096) return NULL;
+    void *page = mmap(NULL, 4096, protection, MAP_SHARED, fd, 0);
+    return page == MAP_FAILED ? NULL : page;
+}
+
+static bool greet(struct hw_channel *c) {
+    struct hw_hello hello = {.magic = HW_MAGIC, .version = HW_VERSION};
+    strncpy(hello.name, program_invocation_short_name, HW_NAME - 1);
+    memcpy(hello.token, token, HW_TOKEN);
+    if (send(c->fd, &hello, sizeof hello, MSG_NOSIGNAL) != sizeof hello) return false;
+    if (!wait_readable(c->fd, HELLO_MS)) return false;
+    struct hw_welcome welcome;
+    union {
+        struct cmsghdr header;
+        char space[CMSG_SPACE(2 * sizeof(int))];
+    } control;
+    struct iovec part = {&welcome, sizeof welcome};
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    if (recvmsg(c->fd, &message, MSG_CMSG_CLOEXEC) != sizeof welcome) return false;
+    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+    if (!head || head->cmsg_type != SCM_RIGHTS || head->cmsg_len != CMSG_LEN(2 * sizeof(int)))
+        return false;
+    int fds[2];
+    memcpy(fds, CMSG_DATA(head), sizeof fds);
+    if (welcome.magic == HW_MAGIC && welcome.version == HW_VERSION) {
+        c->daemon = map_page(fds[0], PROT_READ);
+        c->page = map_page(fds[1], PROT_READ | PROT_WRITE);
+    }
+    close(fds[0]);
+    close(fds[1]);
+    return c->daemon && c->page && c->daemon->magic == HW_MAGIC;
+}
+
+static bool connected(struct hw_channel *c) {
+    if (c->fd >= 0) return true;
+    if (c->retry_ns > hw_now()) return false;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    strcpy(address.sun_path, socket_path);
+    c->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (c->fd >= 0 && !connect(c->fd, (struct sockaddr *)&address, sizeof address) && greet(c)) {
+        say("headway: this program's GPU work is managed\n");
+        return true;
+    }
+    forget(c);
+    say("headway: no daemon answers, this program goes unmanaged\n");
+    return false;
+}
+
+static bool tell(struct hw_channel *c, uint32_t type, bool frame) {
+    struct hw_message m = {
+        .type = type, .seq = c->seq, .signature = c->signature, .submit_ns = c->submit_ns,
+        .start_ns = c->submit_ns, .finish_ns = c->finish_ns, .units = c->units, .frame = frame};
+    ssize_t n;
+    do n = send(c->fd, &m, sizeof m, MSG_NOSIGNAL);
+    while (n < 0 && errno == EINTR);
+    if (n == sizeof m) return true;
+    forget(c);
+    return false;
+}
+
+static bool is_stale(const struct hw_channel *c) {
+    uint64_t beat = c->daemon->heartbeat_ns, now = hw_now();
+    return now > beat && now - beat > STALE_NS;
+}
+
+/* Under a lease: say that the GPU is in use, then look again. The daemon does it the other way round
+ * (take the lease, then look whether the GPU is in use), so one of the two notices the other. */
+static bool take_lease(struct hw_channel *c) {
+    if (!__atomic_load_n(&c->daemon->lease, __ATOMIC_ACQUIRE)) return false;
+    __atomic_store_n(&c->page->busy, 1, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&c->daemon->lease, __ATOMIC_SEQ_CST)) return true;
+    return false;
+}
+
+static void publish(struct hw_channel *c) {
+    uint32_t n = c->methods < HW_MATRIX ? c->methods : HW_MATRIX;
+    for (uint32_t i = 0; i < n; i++) {
+        c->page->matrix[i].method = c->matrix[i].method;
+        c->page->matrix[i].count = c->matrix[i].count;
+        c->page->matrix[i].size = c->matrix[i].size;
+    }
+    c->page->methods = n;
+}
+
+void hw_gate_enter(struct hw_channel *c) {
+    c->submit_ns = hw_now();
+    c->granted = false;
+    if (!connected(c)) {
+        c->leased = false;
+        return;
+    }
+    bool held = c->leased; /* something from before may still be in use */
+    if (take_lease(c)) {
+        if (!is_stale(c)) {
+            c->leased = true;
+            return;
+        }
+    } else if (held || c->page->busy) { /* the lease was taken back meanwhile */
+        c->leased = false;
+        __atomic_store_n(&c->page->busy, 0, __ATOMIC_SEQ_CST);
+        if (!tell(c, HW_RELEASE, false)) return;
+    }
+    c->leased = false;
+    c->seq++;
+    publish(c);
+    if (!tell(c, HW_SUBMIT, false)) return;
+    for (;;) {
+        if (!wait_readable(c->fd, LOOK_MS)) {
+            if (!is_stale(c)) continue;
+            tell(c, HW_WITHDRAW, false);
+            return;
+        }
+        struct hw_message answer;
+        ssize_t n = recv(c->fd, &answer, sizeof answer, MSG_DONTWAIT);
+        if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+        if (n != sizeof answer) { /* the daemon is gone: go on without it */
+            forget(c);
+            return;
+        }
+        if (answer.type == HW_GRANT && answer.seq == c->seq) {
+            c->granted = true;
+            return;
+        }
+    }
+}
+
+void hw_gate_frame(struct hw_channel *c) {
+    if (c && c->page) c->page->frames++;
+}
+
+bool hw_gate_must_wait(const struct hw_channel *c) { return c->granted; }
+
+void hw_gate_leave(struct hw_channel *c, bool frame, bool done) {
+    c->finish_ns = hw_now();
+    if (c->granted) {
+        c->granted = false;
+        tell(c, HW_COMPLETE, frame);
+        return;
+    }
+    if (!c->page) return;
+    if (!c->leased) {
+        c->page->free_groups++;
+        return;
+    }
+    c->page->passed++;
+    c->page->used_ns += c->finish_ns - c->submit_ns;
+    c->page->last_ns = c->finish_ns;
+    if (!done) return;
+    c->leased = false;
+    __atomic_store_n(&c->page->busy, 0, __ATOMIC_SEQ_CST);
+    if (!__atomic_load_n(&c->daemon->lease, __ATOMIC_SEQ_CST)) tell(c, HW_RELEASE, frame);
+}

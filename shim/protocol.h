@@ -1,0 +1,74 @@
+/* What a program and the daemon say to each other. src/headway/live/protocol.py says the same.
+ *
+ * One Unix SOCK_SEQPACKET connection per channel (a GL context). All numbers are little-endian and
+ * naturally aligned; every message has a fixed size, and one of another size ends the connection.
+ * Times are CLOCK_MONOTONIC nanoseconds, which all processes of a machine share. */
+#ifndef HEADWAY_PROTOCOL_H
+#define HEADWAY_PROTOCOL_H
+
+#include <stdint.h>
+
+#define HW_MAGIC 0x59574448u /* "HDWY" */
+#define HW_VERSION 1u
+#define HW_NAME 64
+#define HW_TOKEN 64
+
+/* First message of a client. Who it is comes from the kernel; the name is only a name. */
+struct hw_hello {
+    uint32_t magic, version;
+    char name[HW_NAME];   /* of the program */
+    char token[HW_TOKEN]; /* what `headway run` was told, kept by the daemon under this token */
+};
+
+/* The answer, with two file descriptors: the daemon's page (read-only) and the client's page. */
+struct hw_welcome {
+    uint32_t magic, version;
+    uint32_t channel, reserved;
+};
+
+enum hw_type {
+    HW_SUBMIT = 1,   /* client: a group waits at the gate */
+    HW_COMPLETE = 2, /* client: the granted group is done */
+    HW_RELEASE = 3,  /* client: the lease that was taken back is no longer used */
+    HW_WITHDRAW = 4, /* client: it went without a grant (the daemon did not answer) */
+    HW_GRANT = 16,   /* daemon: this group may go */
+};
+
+struct hw_message {
+    uint32_t type;
+    uint32_t seq;       /* of the group; a grant names the group it is for */
+    uint64_t signature; /* hash over methods and data sizes */
+    uint64_t submit_ns, start_ns, finish_ns;
+    uint64_t units;  /* data sizes added up */
+    uint32_t frame;  /* the group ends a frame */
+    uint32_t passed; /* groups that went under a lease since the last message */
+};
+
+/* Written by the daemon alone. The client maps it read-only. */
+struct hw_daemon_page {
+    uint32_t magic, version;
+    uint64_t heartbeat_ns;
+    uint32_t lease; /* not 0: pass without asking */
+    uint32_t reserved;
+    uint64_t split_ns; /* groups of more than this are split; 0: never */
+};
+
+/* Written by the client. To the daemon it is a hint. */
+struct hw_client_page {
+    uint32_t magic, version;
+    uint32_t busy; /* something went to the GPU under a lease and may still be there */
+    uint32_t reserved;
+    uint64_t passed;  /* groups that went under a lease */
+    uint64_t frames;  /* frames ended */
+    uint64_t used_ns; /* GPU time of groups that went under a lease */
+    uint64_t last_ns; /* when the last of them was done */
+    uint64_t free_groups; /* groups that went with no daemon to ask */
+    uint64_t implicit;    /* submissions by the driver that the gate did not see coming */
+    uint64_t methods;     /* entries of the matrix below */
+    struct {
+        uint32_t method, count;
+        uint64_t size;
+    } matrix[32]; /* of the group submitted last: which methods, how often, how much data */
+};
+
+#endif

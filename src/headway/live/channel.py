@@ -1,0 +1,75 @@
+"""A channel as the daemon sees it: one connection, one task of the engine."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from dataclasses import dataclass
+
+from headway.engine.model import Group, Task
+from headway.live.pages import Pages
+
+_CREDENTIALS = struct.Struct("3i")
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Who is at the other end, from the kernel."""
+
+    pid: int
+    uid: int
+    gid: int
+
+
+def peer_of(connection: socket.socket) -> Peer:
+    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return Peer(*_CREDENTIALS.unpack(raw))
+
+
+class Channel:
+    """One connection. Until it has said hello it has no task."""
+
+    def __init__(self, number: int, connection: socket.socket, peer: Peer, now_ns: int) -> None:
+        self.number = number
+        self.socket = connection
+        self.peer = peer
+        self.since_ns = now_ns
+        self.name = ""
+        self.task: Task | None = None
+        self.pages: Pages | None = None
+        self.pidfd = -1
+        self.seq = 0
+        """The group it submitted last."""
+        self.index = 0
+        self.group: Group | None = None
+        """What it waits with, or what is online for it."""
+        self.online_since_ns: int | None = None
+        self.leased = False
+        """The online group is a lease: everything it does until it is taken back."""
+        self.revoked = False
+        """The lease was taken back, and it is still busy."""
+        self.used_before_ns = 0
+        self.groups = 0
+        self.overdue = 0
+        """How often it kept the GPU too long."""
+
+    def open_pidfd(self) -> int:
+        """Death is learned from the kernel, not only from a closed socket."""
+        try:
+            self.pidfd = os.pidfd_open(self.peer.pid)
+        except OSError:  # it is dead already, or not visible from here; the socket will tell
+            self.pidfd = -1
+        return self.pidfd
+
+    def close(self) -> None:
+        self.socket.close()
+        if self.pidfd >= 0:
+            os.close(self.pidfd)
+            self.pidfd = -1
+        if self.pages is not None:
+            self.pages.close()
+            self.pages = None
+
+    def __repr__(self) -> str:
+        return f"<channel {self.number}: {self.name} pid {self.peer.pid}>"

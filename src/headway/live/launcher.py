@@ -1,0 +1,63 @@
+"""Starting a program under Headway: environment, then exec. The program is the process itself, so
+its exit code, signals and stdin are its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import sysconfig
+from pathlib import Path
+
+from headway.live import paths
+
+LIBRARY = "libheadway.so"
+
+
+class LaunchError(OSError):
+    """The program cannot be started as asked; one line."""
+
+
+def library() -> Path:
+    """The interposer: beside this file, or where the build put it."""
+    places = [Path(__file__).parent, Path(sysconfig.get_path("platlib")) / "headway" / "live"]
+    for place in places:
+        if (place / LIBRARY).is_file():
+            return place / LIBRARY
+    raise LaunchError(f"{LIBRARY} is missing; run make setup, or install headway again")
+
+
+def find_program(command: str) -> str:
+    found = shutil.which(command)
+    if found is None:
+        raise LaunchError(f"{command}: no such program")
+    return found
+
+
+def why_not_interposed(program: str) -> str | None:
+    """Programs that ignore LD_PRELOAD: set-user-ID ones, and static ones."""
+    try:
+        info = Path(program).stat()
+        with Path(program).open("rb") as file:
+            head = file.read(65536)
+    except OSError:
+        return None
+    if info.st_mode & (stat.S_ISUID | stat.S_ISGID) and info.st_uid != os.geteuid():
+        return "it runs with another user's rights, and the loader ignores LD_PRELOAD then"
+    if head.startswith(b"\x7fELF") and b"/ld-" not in head and b"ld-linux" not in head:
+        return "it is linked statically, so nothing can be put before it"
+    return None
+
+
+def environment(folder: Path, token: str, *, software_gpu: int | None) -> dict[str, str]:
+    """The environment of a managed program; its own LD_PRELOAD is kept, after ours."""
+    env = dict(os.environ)
+    own = env.get("LD_PRELOAD", "")
+    env["LD_PRELOAD"] = f"{library()}:{own}" if own else str(library())
+    env["HEADWAY_SOCKET"] = str(paths.client_socket(folder))
+    env["HEADWAY_TOKEN"] = token
+    if software_gpu is not None:
+        env["HEADWAY_SOFTWARE_GPU"] = str(software_gpu)
+        env["LP_NUM_THREADS"] = "1"
+        env["LIBGL_ALWAYS_SOFTWARE"] = "1"
+    return env

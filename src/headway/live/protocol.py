@@ -1,0 +1,110 @@
+"""What a program and the daemon say to each other; shim/protocol.h says the same in C.
+
+Nothing that a client writes is trusted: messages have one fixed size each, numbers are checked
+where they are used, and the page a client writes is read as a hint.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+MAGIC: Final = 0x59574448
+VERSION: Final = 1
+PAGE: Final = 4096
+
+SUBMIT, COMPLETE, RELEASE, WITHDRAW = 1, 2, 3, 4
+GRANT = 16
+
+_HELLO = struct.Struct("<II64s64s")
+_WELCOME = struct.Struct("<IIII")
+_MESSAGE = struct.Struct("<IIQQQQQII")
+_CLIENT_PAGE = struct.Struct("<IIIIQQQQQQQ")
+
+HELLO_SIZE: Final = _HELLO.size
+MESSAGE_SIZE: Final = _MESSAGE.size
+
+
+class ProtocolError(ValueError):
+    """A client said something that is not of the protocol."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """The first message of a client."""
+
+    name: str
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Any later one."""
+
+    type: int
+    seq: int
+    signature: int = 0
+    submit_ns: int = 0
+    start_ns: int = 0
+    finish_ns: int = 0
+    units: int = 0
+    frame: bool = False
+    passed: int = 0
+
+
+def _text(raw: bytes) -> str:
+    """Text of a fixed field, safe to print."""
+    text = raw.split(b"\0", 1)[0].decode(errors="replace")
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def parse_hello(data: bytes) -> Hello:
+    if len(data) != _HELLO.size:
+        raise ProtocolError(f"a hello of {len(data)} bytes instead of {_HELLO.size}")
+    magic, version, name, token = _HELLO.unpack(data)
+    if magic != MAGIC or version != VERSION:
+        raise ProtocolError(f"a hello of version {version} instead of {VERSION}")
+    return Hello(_text(name) or "unnamed", _text(token))
+
+
+def build_hello(name: str, token: str = "") -> bytes:
+    return _HELLO.pack(MAGIC, VERSION, name.encode()[:63], token.encode()[:63])
+
+
+def build_welcome(channel: int) -> bytes:
+    return _WELCOME.pack(MAGIC, VERSION, channel & 0xFFFFFFFF, 0)
+
+
+def parse_message(data: bytes) -> Message:
+    if len(data) != _MESSAGE.size:
+        raise ProtocolError(f"a message of {len(data)} bytes instead of {_MESSAGE.size}")
+    kind, seq, signature, submit, start, finish, units, frame, passed = _MESSAGE.unpack(data)
+    return Message(kind, seq, signature, submit, start, finish, units, bool(frame), passed)
+
+
+def build_message(message: Message) -> bytes:
+    m = message
+    return _MESSAGE.pack(
+        m.type, m.seq, m.signature, m.submit_ns, m.start_ns, m.finish_ns, m.units, m.frame, m.passed
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ClientPage:
+    """What a client says of itself."""
+
+    busy: bool
+    passed: int
+    frames: int
+    used_ns: int
+    last_ns: int
+    free_groups: int
+    implicit: int
+    methods: int
+
+
+def parse_client_page(data: bytes) -> ClientPage:
+    """A copy of the page a client writes, whatever it holds."""
+    values = _CLIENT_PAGE.unpack_from(data)
+    return ClientPage(bool(values[2]), *values[4:])

@@ -1,0 +1,25 @@
+"""What people write on the command line about a program: `--reserve 5ms/20ms:ae`."""
+
+from __future__ import annotations
+
+from headway.engine.reserves import BACKGROUND, KINDS, ReserveSpec
+from headway.engine.units import DurationError, parse_duration
+
+
+def parse_reserve(text: str, shared: str | None = None) -> ReserveSpec:
+    """Read C/T or C/T:pe or C/T:ae; ValueError says what was expected."""
+    numbers, _, kind = text.partition(":")
+    capacity, slash, period = numbers.partition("/")
+    kind = kind or "pe"
+    expected = f'a reserve such as "5ms/20ms" or "5ms/20ms:ae", found {text!r}'
+    if not slash or kind not in KINDS:
+        raise ValueError(f"expected {expected}")
+    try:
+        capacity_ns, period_ns = parse_duration(capacity), parse_duration(period)
+    except DurationError as error:
+        raise ValueError(f"expected {expected} ({error})") from None
+    if not 0 < capacity_ns <= period_ns:
+        raise ValueError(f"expected a capacity above zero and at most the period, found {text!r}")
+    if shared == BACKGROUND:
+        raise ValueError(f"the pool {BACKGROUND!r} belongs to Headway: expected another name")
+    return ReserveSpec(kind, capacity_ns, period_ns, shared, predict="history")

@@ -1,0 +1,60 @@
+"""`headway daemon`"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+
+import click
+
+from headway.view.errors import UserError
+
+
+@click.command(name="daemon")
+@click.option("--spec", "spec_file", metavar="FILE", help="Policies, priorities and reserves.")
+@click.option("--split", default="0.5ms", show_default=True, help="Split groups above this.")
+@click.option("--holdoff", default="2ms", show_default=True, help="Keep an idle GPU so long.")
+@click.option("--until-idle", is_flag=True, help="End with the last client.")
+@click.option("--cpu", type=click.IntRange(min=0), help="Stay on this CPU.")
+def command(
+    spec_file: str | None, split: str, holdoff: str, until_idle: bool, cpu: int | None
+) -> None:
+    """Serve programs that run under Headway, in the foreground."""
+    from headway.engine.units import DurationError, parse_duration
+    from headway.live import paths
+    from headway.live.daemon import Daemon, DaemonError
+
+    durations_ns = {}
+    for option, text in (("--split", split), ("--holdoff", holdoff)):
+        try:
+            durations_ns[option] = parse_duration(text)
+        except DurationError as error:
+            raise UserError(f"{option}: found {text!r}, expected {error}") from None
+    if cpu is not None:
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(0, {cpu})
+    # Decisions are short and others wait for them: ahead of ordinary programs, if permitted.
+    with contextlib.suppress(OSError):
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(2))
+    try:
+        daemon = Daemon(
+            paths.runtime_folder(),
+            spec_file=spec_file,
+            split_ns=durations_ns["--split"],
+            holdoff_ns=durations_ns["--holdoff"],
+            until_idle=until_idle,
+        )
+        daemon.serve(notify_ready)
+    except (DaemonError, OSError) as error:
+        raise UserError(f"headway daemon: {error}") from None
+
+
+def notify_ready() -> None:
+    """Tell systemd, where it started us (Type=notify)."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if not address:
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notifier, contextlib.suppress(OSError):
+        notifier.connect("\0" + address[1:] if address.startswith("@") else address)
+        notifier.send(b"READY=1")

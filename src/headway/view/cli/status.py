@@ -1,0 +1,42 @@
+"""`headway status`"""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from headway.engine.units import format_ns
+from headway.view.errors import UserError
+
+
+@click.command(name="status")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+def command(as_json: bool) -> None:
+    """Show the daemon and the programs it serves."""
+    from headway.live import client, paths
+
+    try:
+        status = client.ask(paths.runtime_folder(), {"do": "status"})["status"]
+    except client.NoDaemon as error:
+        raise UserError(f"headway: {error}; headway daemon starts one", code=1) from None
+    if as_json:
+        click.echo(json.dumps(status))
+        return
+    from rich.console import Console
+
+    from headway.view.results import new_table
+
+    table = new_table(f"daemon {status['pid']}, {status['grants']} grants")
+    table.add_column("task")
+    for column in ("pid", "policy", "prio", "reserve", "state", "groups", "frames"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for entry in status["channels"]:
+        reserve = "."
+        if entry["reserve"] is not None:
+            reserve = f"{format_ns(entry['capacity_ns'])}/{format_ns(entry['period_ns'])}"
+        groups = entry["groups"] + entry["passed"]
+        cells = [entry["pid"], entry["policy"], entry["priority"], reserve]
+        cells += [entry["state"], groups, entry["frames"]]
+        table.add_row(entry["task"], *map(str, cells))
+    Console().print(table)
