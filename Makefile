@@ -15,12 +15,14 @@ $(STAMP): pyproject.toml CMakeLists.txt scripts/setup scripts/install-packages $
 setup: $(STAMP) ## Make .venv with headway in .venv/bin
 
 .PHONY: demo
-demo: setup ## A game, a widget and five clear bombs, without and with Headway
+demo: setup ## Programs beside five clear bombs, without and with Headway: simulated, then real
 	@mkdir -p out
 	@$(BIN)/headway compare examples/bombs.toml --plot out/demo.png
 	@$(BIN)/headway sim examples/bombs.toml --variant "priorities and a reserve" --trace out/demo.pftrace
 	@$(BIN)/headway check out/demo.pftrace
 	@echo "picture: out/demo.png    trace for ui.perfetto.dev: out/demo.pftrace"
+	@echo
+	@$(BIN)/python scripts/live_demo.py out
 
 .PHONY: lint
 lint: setup ## Formatter, linters, types and import layers

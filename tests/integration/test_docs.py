@@ -56,12 +56,12 @@ def test_links_and_pictures_lead_somewhere(document: Path) -> None:
 
 def test_the_map_of_the_architecture_matches_the_tree() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text()
-    named = set(re.findall(r"`((?:src|tests|benchmarks|examples)/[\w./-]*)`", text))
+    named = set(re.findall(r"`((?:src|tests|benchmarks|examples|shim|scripts)/[\w./-]*)`", text))
     for path in named:
         assert (ROOT / path).exists(), f"{path} is on the map but not in the tree"
-    for layer in ("engine", "sim", "view"):
+    for layer in ("engine", "sim", "live", "view"):
         for entry in (ROOT / "src" / "headway" / layer).iterdir():
-            if entry.name in ("__init__.py", "__pycache__"):
+            if entry.name in ("__init__.py", "__pycache__", "libheadway.so"):
                 continue
             path = str(entry.relative_to(ROOT)) + ("/" if entry.is_dir() else "")
             assert path in named, f"{path} is in the tree but not on the map"

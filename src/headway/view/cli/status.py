@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import click
 
@@ -14,20 +15,35 @@ from headway.view.errors import UserError
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def command(as_json: bool) -> None:
     """Show the daemon and the programs it serves."""
-    from headway.live import client, paths
-
-    try:
-        status = client.ask(paths.runtime_folder(), {"do": "status"})["status"]
-    except client.NoDaemon as error:
-        raise UserError(f"headway: {error}; headway daemon starts one", code=1) from None
+    status = fetch()
     if as_json:
         click.echo(json.dumps(status))
         return
+    click.echo(
+        f"daemon {status['pid']} in {status['folder']}: {status['grants']} grants,"
+        f" {status['leases']} leases, {status['refused']} connections refused"
+    )
+    print_tasks(status)
+
+
+def fetch() -> dict[str, Any]:
+    """What the daemon says of itself."""
+    from headway.live import client, paths
+
+    try:
+        status: dict[str, Any] = client.ask(paths.runtime_folder(), {"do": "status"})["status"]
+    except client.NoDaemon as error:
+        raise UserError(f"headway: {error}; headway daemon starts one", code=1) from None
+    return status
+
+
+def print_tasks(status: dict[str, Any]) -> None:
+    """A row per task."""
     from rich.console import Console
 
     from headway.view.results import new_table
 
-    table = new_table(f"daemon {status['pid']}, {status['grants']} grants")
+    table = new_table("")
     table.add_column("task")
     for column in ("pid", "policy", "prio", "reserve", "state", "groups", "frames"):
         table.add_column(column, justify="right", no_wrap=True)

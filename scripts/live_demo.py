@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""The live demonstration: es2gears, an unmodified program, beside five clear bombs.
+
+On a GPU made of one CPU (llvmpipe) it measures the frame rate of es2gears alone, beside the bombs
+without Headway, beside them with priorities, and with a reserve around them; prints a table and
+draws a picture. Run it through `make demo`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+BIN = ROOT / ".venv" / "bin"
+BOMBS = 5
+SECONDS = 7
+"""es2gears reports its frame rate every five seconds."""
+DEVICE = str((os.cpu_count() or 1) - 1)
+
+
+@contextlib.contextmanager
+def screen(folder: Path) -> Iterator[str]:
+    """A virtual screen on a display of its own, off the CPU that plays the GPU."""
+    read, write = os.pipe()
+    others = {cpu for cpu in range(os.cpu_count() or 1) if str(cpu) != DEVICE} or {0}
+    server = subprocess.Popen(
+        ["Xvfb", "-displayfd", str(write), "-screen", "0", "1280x1024x24", "-nolisten", "tcp"],
+        pass_fds=[write],
+        stdout=subprocess.DEVNULL,
+        stderr=(folder / "xvfb.log").open("wb"),
+    )
+    os.close(write)
+    with os.fdopen(read) as lines:
+        number = lines.readline().strip()
+    if not number:
+        sys.exit("live_demo: Xvfb did not start")
+    with contextlib.suppress(OSError):
+        os.sched_setaffinity(server.pid, others)
+    try:
+        yield f":{number}"
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def library(env: dict[str, str]) -> str:
+    code = "from headway.live.launcher import library; print(library())"
+    return subprocess.check_output([BIN / "python", "-c", code], text=True, env=env).strip()
+
+
+class Stage:
+    """Starts programs with and without Headway."""
+
+    def __init__(self, folder: Path, display: str) -> None:
+        self.env = {**os.environ, "DISPLAY": display, "HEADWAY_DIR": str(folder / "run")}
+        self.bomb = str(folder / "bomb")
+        source = ROOT / "tests" / "programs" / "bomb.c"
+        libraries = ["-lEGL", "-lGLESv2"]
+        subprocess.run(["gcc", "-O2", "-o", self.bomb, source, *libraries], check=True)
+        # Without a socket the interposer manages nothing: it only makes llvmpipe one device.
+        self.device = {
+            "LD_PRELOAD": library(self.env),
+            "HEADWAY_SOFTWARE_GPU": DEVICE,
+            "LP_NUM_THREADS": "1",
+            "LIBGL_ALWAYS_SOFTWARE": "1",
+        }
+
+    def start(self, command: list[str], options: list[str] | None) -> subprocess.Popen[str]:
+        """`options` of headway run; None: without Headway."""
+        env = self.env
+        if options is None:
+            env = {**env, **self.device}
+        else:
+            command = [str(BIN / "headway"), "run", "--software-gpu", *options, "--", *command]
+        return subprocess.Popen(
+            command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+
+    def frames_per_second(self, options: list[str] | None, bombs: list[str] | int | None) -> float:
+        """Of es2gears, beside bombs with these options (0: alone)."""
+        crowd = []
+        if not isinstance(bombs, int):
+            crowd = [self.start([self.bomb, str(SECONDS + 4)], bombs) for _ in range(BOMBS)]
+            time.sleep(1)
+        gears = self.start(["stdbuf", "-oL", "es2gears_x11"], options)
+        try:
+            out, _ = gears.communicate(timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            gears.terminate()
+            out, _ = gears.communicate()
+        for bomb in crowd:
+            bomb.kill()
+            bomb.wait()
+        found = re.findall(r"= *([0-9.]+) FPS", out)
+        return float(found[-1]) if found else 0.0
+
+
+def draw(path: Path, rates: dict[str, float]) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 4.5), layout="constrained")
+    axes = figure.subplots()
+    drawn = axes.bar(list(rates), list(rates.values()), color=["C7", "C3", "C1", "C2"])
+    axes.bar_label(drawn, fmt="%.0f")
+    axes.set_ylabel("frames per second")
+    axes.set_title(f"es2gears, unmodified, on one software GPU beside {BOMBS} clear bombs")
+    figure.savefig(path, dpi=120)
+
+
+def main() -> None:
+    out = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "out"
+    out.mkdir(exist_ok=True)
+    for needed in ("Xvfb", "es2gears_x11", "gcc", "stdbuf"):
+        if shutil.which(needed) is None:
+            sys.exit(f"live_demo: {needed} is missing; run scripts/install-packages")
+    important = ["--priority", "9"]
+    greedy = ["--priority", "1"]
+    capped = [*greedy, "--reserve", "2.5ms/25ms", "--shared", "bombs"]
+    with tempfile.TemporaryDirectory(prefix="headway-demo-") as name, screen(Path(name)) as display:
+        stage = Stage(Path(name), display)
+        rates = {
+            "alone": stage.frames_per_second(important, 0),
+            "beside bombs,\nwithout Headway": stage.frames_per_second(None, None),
+            "beside bombs,\nHeadway": stage.frames_per_second(important, greedy),
+            "beside bombs,\nHeadway + reserve": stage.frames_per_second(important, capped),
+        }
+        subprocess.run(
+            [BIN / "headway", "stop"], env=stage.env, stderr=subprocess.DEVNULL, check=False
+        )
+    alone = rates["alone"] or 1.0
+    print(f"es2gears on one software GPU, {BOMBS} clear bombs beside it")
+    for label, rate in rates.items():
+        print(f"  {label.replace(chr(10), ' '):<34} {rate:8.1f} fps   {rate / alone:5.2f} of alone")
+    draw(out / "live.png", rates)
+    print(f"picture: {out / 'live.png'}")
+
+
+if __name__ == "__main__":
+    main()
