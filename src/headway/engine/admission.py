@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -27,7 +28,10 @@ def admit(new: ReserveSpec, active: Iterable[ReserveSpec], limit: Fraction | Non
 
     The sum is over C/T, in exact arithmetic. `active` holds each shared pool once.
     """
-    used = sum((spec.share for spec in active), Fraction(0))
+    by_period: Counter[int] = Counter()
+    for spec in active:
+        by_period[spec.period_ns] += spec.capacity_ns
+    used = sum((Fraction(c, t) for t, c in by_period.items()), Fraction(0))
     if limit is None or used + new.share <= limit:
         return Answer(True)
     return Answer(

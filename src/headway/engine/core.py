@@ -224,6 +224,8 @@ class Engine:
 
     def _admit(self, spec: ReserveSpec, replaced: Reserve | None) -> Answer:
         """Background does not count: it is made of what is left."""
+        if self.limit is None:
+            return Answer(True)
         used = {t.reserve for t in self.tasks.values() if t.reserve is not None}
         background = self.ledger.pools.get(BACKGROUND)
         active = [r.spec for r in used if r is not replaced and r is not background]
