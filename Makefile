@@ -33,7 +33,8 @@ lint: setup ## Formatter, linters, types and import layers
 
 .PHONY: test
 test: lint ## All tests, after the linters
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto -m "not live and not gpu"
+	$(BIN)/python -m pytest -m "live and not gpu"
 
 .PHONY: bench
 bench: setup ## Speed against SimPy, and memory over ten million groups
