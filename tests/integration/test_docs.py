@@ -104,3 +104,18 @@ def test_both_forms_of_the_example_spec_say_the_same() -> None:
     assert result.returncode == 0, result.stderr
     first, second = re.findall(r"entries\n((?:  .*\n)+)", result.stdout)
     assert first == second
+
+
+def test_the_benchmark_agrees_with_simpy_on_every_job() -> None:
+    # The speed is for `make bench`; that both simulators say the same is checked here.
+    command = ["benchmarks/simulator.py", "--rounds", "1", "--jobs", "5000"]
+    result = subprocess.run(
+        [HEADWAY.with_name("python"), *command, "--memory-groups", "1000"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert "ratio to SimPy" in result.stdout, result.stderr
+    assert "disagree" not in result.stderr
