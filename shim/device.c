@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,13 @@
 #include <unistd.h>
 
 static int device_cpu = -1;
+
+/* Contexts whose threads have been placed: programs that change between contexts in every frame must
+ * not pay for reading /proc each time. Lossy: two contexts in one slot are only placed more often. */
+#define SLOTS 64
+static void *placed[SLOTS];
+
+static void **slot(const void *context) { return &placed[((uintptr_t)context >> 6) % SLOTS]; }
 
 /* HEADWAY_SOFTWARE_GPU names the CPU that plays the GPU. */
 void hw_device_init(void) {
@@ -31,8 +39,13 @@ static int is_device_thread(const char *task) {
     return n > 0 && !strncmp(name, "llvmpipe-", 9);
 }
 
-void hw_device_bound(void) {
+void hw_device_ended(void *context) {
+    if (device_cpu >= 0) __sync_bool_compare_and_swap(slot(context), context, NULL);
+}
+
+void hw_device_bound(void *context) {
     if (device_cpu < 0) return;
+    if (__atomic_exchange_n(slot(context), context, __ATOMIC_RELAXED) == context) return;
     cpu_set_t device, others;
     CPU_ZERO(&device);
     CPU_SET(device_cpu, &device);

@@ -4,6 +4,7 @@
 
 void hw_device_init(void);
 /* A context was made current: the driver has its threads by now. */
-void hw_device_bound(void);
+void hw_device_bound(void *context);
+void hw_device_ended(void *context);
 
 #endif

@@ -19,12 +19,15 @@
 #define LOOK_MS 50
 /* How long to leave a missing daemon alone before trying again. */
 #define RETRY_NS 300000000ull
+/* How long a daemon may take to answer, and how long one that did not is left alone. */
 #define HELLO_MS 1000
+#define SULK_NS 10000000000ull
+/* Programs expect the low descriptors for themselves. */
+#define HIGH_FD 200
 
 static char socket_path[108];
 static char token[HW_TOKEN];
 static bool verbose, enabled;
-static pid_t owner;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct hw_channel *channels;
 
@@ -41,8 +44,17 @@ static void say(const char *text) {
     (void)ignored;
 }
 
+static uint64_t socket_of(int fd) {
+    struct stat info;
+    return fstat(fd, &info) || !S_ISSOCK(info.st_mode) ? 0 : (uint64_t)info.st_ino;
+}
+
+/* Programs that close every descriptor, as daemons do, close ours, and the number is soon another
+ * file's: nothing may be said to that. */
+static bool is_ours(const struct hw_channel *c) { return c->fd >= 0 && socket_of(c->fd) == c->socket; }
+
 static void forget(struct hw_channel *c) {
-    if (c->fd >= 0) close(c->fd);
+    if (is_ours(c)) close(c->fd);
     c->fd = -1;
     if (c->daemon) munmap((void *)c->daemon, 4096);
     if (c->page) munmap((void *)c->page, 4096);
@@ -54,12 +66,13 @@ static void forget(struct hw_channel *c) {
 
 /* A forked child must not speak on its parent's connections. */
 static void in_child(void) {
-    owner = getpid();
+    int error = errno;
     pthread_mutex_init(&lock, NULL);
     for (struct hw_channel *c = channels; c; c = c->next) {
         forget(c);
         c->retry_ns = 0;
     }
+    errno = error;
 }
 
 void hw_gate_init(void) {
@@ -68,38 +81,48 @@ void hw_gate_init(void) {
     if (!path || strlen(path) >= sizeof socket_path) return;
     strcpy(socket_path, path);
     if (run && strlen(run) < sizeof token) strcpy(token, run);
-    owner = getpid();
     enabled = true;
     pthread_atfork(NULL, NULL, in_child);
 }
 
 bool hw_gate_enabled(void) { return enabled; }
 
-struct hw_channel *hw_channel_for(void *context) {
+struct hw_channel *hw_channel_take(void *context) {
     pthread_mutex_lock(&lock);
     struct hw_channel *c = channels;
     while (c && c->context != context) c = c->next;
     if (!c) {
-        for (c = channels; c && c->context; c = c->next) {} /* one whose context is gone */
-        if (!c && (c = calloc(1, sizeof *c))) {
-            c->fd = -1;
+        for (c = channels; c && (c->context || c->users); c = c->next) {} /* one to use again */
+        if (c) {
+            struct hw_channel *next = c->next;
+            memset(c, 0, sizeof *c);
+            c->next = next;
+        } else if ((c = calloc(1, sizeof *c))) {
             c->next = channels;
             channels = c;
         }
-        if (c) c->context = context;
+        if (c) {
+            c->fd = -1;
+            c->context = context;
+        }
     }
+    if (c) c->users++;
     pthread_mutex_unlock(&lock);
     return c;
+}
+
+void hw_channel_drop(struct hw_channel *c) {
+    pthread_mutex_lock(&lock);
+    if (c->users > 0 && --c->users == 0 && !c->context) forget(c);
+    pthread_mutex_unlock(&lock);
 }
 
 void hw_channel_end(void *context) {
     pthread_mutex_lock(&lock);
     for (struct hw_channel *c = channels; c; c = c->next)
         if (c->context == context) {
-            forget(c);
-            c->retry_ns = 0;
-            c->works = 0;
             c->context = NULL;
+            if (!c->users) forget(c);
         }
     pthread_mutex_unlock(&lock);
 }
@@ -152,17 +175,32 @@ static bool greet(struct hw_channel *c) {
     return c->daemon && c->page && c->daemon->magic == HW_MAGIC;
 }
 
+/* Neither connecting nor saying something may hang when the daemon is stopped. */
+static int open_socket(void) {
+    struct timeval patience = {.tv_usec = 200000};
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (fd < 0) return -1;
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    int high = fcntl(fd, F_DUPFD_CLOEXEC, HIGH_FD);
+    if (high < 0) return fd;
+    close(fd);
+    return high;
+}
+
 static bool connected(struct hw_channel *c) {
     if (c->fd >= 0) return true;
-    if (c->retry_ns > hw_now()) return false;
+    uint64_t now = hw_now();
+    if (c->retry_ns > now) return false;
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     strcpy(address.sun_path, socket_path);
-    c->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    c->fd = open_socket();
+    c->socket = c->fd < 0 ? 0 : socket_of(c->fd);
     if (c->fd >= 0 && !connect(c->fd, (struct sockaddr *)&address, sizeof address) && greet(c)) {
         say("headway: this program's GPU work is managed\n");
         return true;
     }
     forget(c);
+    if (hw_now() - now > HELLO_MS * 100000ull) c->retry_ns += SULK_NS; /* it is there but hangs */
     say("headway: no daemon answers, this program goes unmanaged\n");
     return false;
 }
@@ -170,17 +208,18 @@ static bool connected(struct hw_channel *c) {
 static bool tell(struct hw_channel *c, uint32_t type, bool frame) {
     struct hw_message m = {
         .type = type, .seq = c->seq, .signature = c->signature, .submit_ns = c->submit_ns,
-        .start_ns = c->submit_ns, .finish_ns = c->finish_ns, .units = c->units, .frame = frame};
-    ssize_t n;
-    do n = send(c->fd, &m, sizeof m, MSG_NOSIGNAL);
-    while (n < 0 && errno == EINTR);
+        .start_ns = c->start_ns, .finish_ns = c->finish_ns, .units = c->units, .frame = frame};
+    ssize_t n = -1;
+    if (is_ours(c))
+        do n = send(c->fd, &m, sizeof m, MSG_NOSIGNAL);
+        while (n < 0 && errno == EINTR);
     if (n == sizeof m) return true;
     forget(c);
     return false;
 }
 
-static bool is_stale(const struct hw_channel *c) {
-    uint64_t beat = c->daemon->heartbeat_ns, now = hw_now();
+static bool is_stale(const struct hw_channel *c, uint64_t now) {
+    uint64_t beat = __atomic_load_n(&c->daemon->heartbeat_ns, __ATOMIC_RELAXED);
     return now > beat && now - beat > STALE_NS;
 }
 
@@ -188,9 +227,8 @@ static bool is_stale(const struct hw_channel *c) {
  * (take the lease, then look whether the GPU is in use), so one of the two notices the other. */
 static bool take_lease(struct hw_channel *c) {
     if (!__atomic_load_n(&c->daemon->lease, __ATOMIC_ACQUIRE)) return false;
-    __atomic_store_n(&c->page->busy, 1, __ATOMIC_SEQ_CST);
-    if (__atomic_load_n(&c->daemon->lease, __ATOMIC_SEQ_CST)) return true;
-    return false;
+    if (!c->page->busy) __atomic_store_n(&c->page->busy, 1, __ATOMIC_SEQ_CST);
+    return __atomic_load_n(&c->daemon->lease, __ATOMIC_SEQ_CST);
 }
 
 static void publish(struct hw_channel *c) {
@@ -203,50 +241,69 @@ static void publish(struct hw_channel *c) {
     c->page->methods = n;
 }
 
-void hw_gate_enter(struct hw_channel *c) {
-    c->submit_ns = hw_now();
-    c->granted = false;
-    if (!connected(c)) {
-        c->leased = false;
-        return;
-    }
-    bool held = c->leased; /* something from before may still be in use */
-    if (take_lease(c)) {
-        if (!is_stale(c)) {
-            c->leased = true;
-            return;
-        }
-    } else if (held || c->page->busy) { /* the lease was taken back meanwhile */
-        c->leased = false;
-        __atomic_store_n(&c->page->busy, 0, __ATOMIC_SEQ_CST);
-        if (!tell(c, HW_RELEASE, false)) return;
-    }
+bool hw_gate_owes(const struct hw_channel *c) {
+    return c->page && c->page->busy && !__atomic_load_n(&c->daemon->lease, __ATOMIC_ACQUIRE);
+}
+
+void hw_gate_settle(struct hw_channel *c) {
+    if (!c->page || !c->page->busy) return;
     c->leased = false;
+    __atomic_store_n(&c->page->busy, 0, __ATOMIC_SEQ_CST);
+    if (!__atomic_load_n(&c->daemon->lease, __ATOMIC_SEQ_CST)) tell(c, HW_RELEASE, false);
+}
+
+/* Asks the daemon and waits for its answer; false: it is gone or stopped, so go on without it. */
+static bool ask(struct hw_channel *c) {
     c->seq++;
     publish(c);
-    if (!tell(c, HW_SUBMIT, false)) return;
+    if (!tell(c, HW_SUBMIT, false)) return false;
     for (;;) {
         if (!wait_readable(c->fd, LOOK_MS)) {
-            if (!is_stale(c)) continue;
+            if (!is_stale(c, hw_now())) continue;
             tell(c, HW_WITHDRAW, false);
-            return;
+            return false;
+        }
+        if (!is_ours(c)) {
+            forget(c);
+            return false;
         }
         struct hw_message answer;
         ssize_t n = recv(c->fd, &answer, sizeof answer, MSG_DONTWAIT);
         if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-        if (n != sizeof answer) { /* the daemon is gone: go on without it */
+        if (n != sizeof answer) {
             forget(c);
-            return;
+            return false;
         }
-        if (answer.type == HW_GRANT && answer.seq == c->seq) {
-            c->granted = true;
-            return;
-        }
+        if (answer.type == HW_GRANT && answer.seq == c->seq) return true;
     }
 }
 
+/* A daemon without a sign of life is stopped, or dead and another one may have come. */
+static bool still_there(struct hw_channel *c) {
+    char byte;
+    if (!is_stale(c, c->submit_ns)) return true;
+    if (!is_ours(c) || recv(c->fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 0) {
+        forget(c);
+        c->retry_ns = 0;
+        return connected(c);
+    }
+    return false;
+}
+
+void hw_gate_enter(struct hw_channel *c) {
+    c->submit_ns = c->start_ns = hw_now();
+    c->granted = c->leased = false;
+    if (!connected(c) || !still_there(c)) return;
+    c->leased = take_lease(c);
+    if (c->leased) return;
+    hw_gate_settle(c); /* if the lease was taken back between its two looks */
+    if (c->fd < 0) return;
+    c->granted = ask(c);
+    c->start_ns = hw_now();
+}
+
 void hw_gate_frame(struct hw_channel *c) {
-    if (c && c->page) c->page->frames++;
+    if (c->page) c->page->frames++;
 }
 
 bool hw_gate_must_wait(const struct hw_channel *c) { return c->granted; }
@@ -266,8 +323,5 @@ void hw_gate_leave(struct hw_channel *c, bool frame, bool done) {
     c->page->passed++;
     c->page->used_ns += c->finish_ns - c->submit_ns;
     c->page->last_ns = c->finish_ns;
-    if (!done) return;
-    c->leased = false;
-    __atomic_store_n(&c->page->busy, 0, __ATOMIC_SEQ_CST);
-    if (!__atomic_load_n(&c->daemon->lease, __ATOMIC_SEQ_CST)) tell(c, HW_RELEASE, frame);
+    if (done) hw_gate_settle(c);
 }

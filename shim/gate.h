@@ -6,12 +6,15 @@
 #include <stdbool.h>
 
 #define HW_MATRIX 32
+#define HW_LISTS 64
 
 /* A channel's group in the making, and its connection. One thread at a time uses a channel. */
 struct hw_channel {
     void *context; /* the GL context it belongs to */
     struct hw_channel *next;
-    int fd; /* -1: not connected */
+    int users; /* threads it is current on; its context can be destroyed before it is let go */
+    int fd;    /* -1: not connected */
+    uint64_t socket; /* which socket that was: a program may close descriptors it does not know */
     const volatile struct hw_daemon_page *daemon;
     volatile struct hw_client_page *page;
     uint64_t retry_ns; /* do not try to connect before */
@@ -19,7 +22,7 @@ struct hw_channel {
     bool leased;  /* the group that is going now goes under a lease */
     bool granted; /* it was granted by message */
     /* the group in the making */
-    uint64_t signature, units, works, submit_ns, finish_ns;
+    uint64_t signature, units, works, submit_ns, start_ns, finish_ns;
     uint32_t methods;
     struct {
         uint32_t method, count;
@@ -28,16 +31,33 @@ struct hw_channel {
     /* learned cost of each class of method per unit, in 1/1024 ns */
     uint64_t rate[4];
     uint64_t class_units[4];
+    uint32_t learned;
+    uint64_t sampled_ns;
+    /* what is known of the context */
+    bool known, fences;
+    bool scissored, packing, compiling, drawing;
+    int viewport_width, viewport_height, scissor_width, scissor_height;
+    uint32_t list, list_units[HW_LISTS];
+    /* what went under a lease and may still be on the GPU */
+    void *pending;
+    uint64_t pending_ns, unfenced_ns;
 };
 
 uint64_t hw_now(void);
 void hw_gate_init(void);
 bool hw_gate_enabled(void);
-struct hw_channel *hw_channel_for(void *context);
+/* The context's channel, made if there is none; the caller's thread uses it until it drops it. */
+struct hw_channel *hw_channel_take(void *context);
+void hw_channel_drop(struct hw_channel *channel);
+/* The context is destroyed: its channel ends when no thread uses it. */
 void hw_channel_end(void *context);
 
 /* The program shows a frame. */
 void hw_gate_frame(struct hw_channel *channel);
+/* A lease was taken back while its work may still be on the GPU: settle it before asking again. */
+bool hw_gate_owes(const struct hw_channel *channel);
+/* Nothing of the channel is on the GPU any more. */
+void hw_gate_settle(struct hw_channel *channel);
 /* Waits until the channel's group may go. */
 void hw_gate_enter(struct hw_channel *channel);
 /* The group is on its way; true if its completion must be waited for now. */

@@ -5,9 +5,10 @@
 #define _GNU_SOURCE
 #include "device.h"
 #include "gate.h"
-#include <dlfcn.h>
-#include <link.h>
+#include "loader.h"
+#include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 typedef unsigned GLenum, GLbitfield, GLuint;
@@ -21,83 +22,83 @@ typedef void *GLsync;
 #define GL_SCISSOR_TEST 0x0C11
 #define GL_SYNC_GPU_COMMANDS_COMPLETE 0x9117
 #define GL_SYNC_FLUSH_COMMANDS_BIT 1
+#define GL_VIEWPORT 0x0BA2
+#define GL_SCISSOR_BOX 0x0C10
+#define GL_VERSION 0x1F02
+#define GL_COMPILE 0x1300
+#define GL_PIXEL_PACK_BUFFER 0x88EB
+#define GL_MAP_READ_BIT 1
+#define GL_READ_ONLY 0x88B8
+#define GL_READ_WRITE 0x88BA
+#define GL_QUERY_RESULT 0x8866
 
 enum { CLASS_PIXELS, CLASS_VERTICES };
-
-/* ---- finding the real functions ---------------------------------------------------------- */
-
-static void *(*real_dlsym)(void *, const char *);
-static void *(*real_dlopen)(const char *, int);
-
-static void find_loader(void) {
-    static const char *versions[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};
-    for (size_t i = 0; i < 3 && !(real_dlsym && real_dlopen); i++) {
-        if (!real_dlsym) real_dlsym = dlvsym(RTLD_NEXT, "dlsym", versions[i]);
-        if (!real_dlopen) real_dlopen = dlvsym(RTLD_NEXT, "dlopen", versions[i]);
-    }
-}
-
-/* A library that was loaded RTLD_LOCAL is not in RTLD_NEXT's scope: ask the caller's own libraries. */
-static void *from_caller(const char *name, void *caller) {
-    Dl_info info;
-    struct link_map *map = NULL;
-    if (!dladdr1(caller, &info, (void **)&map, RTLD_DL_LINKMAP) || !map || !map->l_name) return NULL;
-    void *library = real_dlopen(map->l_name[0] ? map->l_name : NULL, RTLD_LAZY | RTLD_NOLOAD);
-    void *found = library ? real_dlsym(library, name) : NULL;
-    if (library) dlclose(library);
-    return found;
-}
-
-static void *resolve(const char *name, void *own, void *caller) {
-    static const char *libraries[] = {"libGL.so.1", "libGLESv2.so.2", "libEGL.so.1", "libGLX.so.0",
-                                      "libOpenGL.so.0"};
-    if (!real_dlsym) find_loader();
-    if (!real_dlsym || !real_dlopen) return NULL;
-    void *found = real_dlsym(RTLD_NEXT, name);
-    if (!found || found == own) found = from_caller(name, caller);
-    for (size_t i = 0; i < sizeof libraries / sizeof *libraries && (!found || found == own); i++) {
-        void *library = real_dlopen(libraries[i], RTLD_LAZY | RTLD_NOLOAD);
-        if (!library) continue;
-        found = real_dlsym(library, name);
-        dlclose(library);
-    }
-    return found == own ? NULL : found;
-}
 
 /* ---- groups -------------------------------------------------------------------------------- */
 
 static _Thread_local struct hw_channel *current;
 static _Thread_local int inside; /* a driver that calls back through us is not the program */
-static _Thread_local struct {
-    int viewport_width, viewport_height, scissor_width, scissor_height, scissored;
-} state;
 
 static uint64_t hw_area(int width, int height) {
-    return (uint64_t)(width < 0 ? -width : width) * (uint64_t)(height < 0 ? -height : height);
+    return (uint64_t)(width < 0 ? -(int64_t)width : width) *
+           (uint64_t)(height < 0 ? -(int64_t)height : height);
 }
 
 static uint64_t hw_pixels(void) {
-    if (state.scissored) return hw_area(state.scissor_width, state.scissor_height);
-    return hw_area(state.viewport_width, state.viewport_height);
+    const struct hw_channel *c = current;
+    if (!c) return 1;
+    if (c->scissored) return hw_area(c->scissor_width, c->scissor_height);
+    return hw_area(c->viewport_width, c->viewport_height);
 }
 
 static void hw_note_viewport(int width, int height) {
-    state.viewport_width = width;
-    state.viewport_height = height;
+    if (!current || current->compiling) return;
+    current->viewport_width = width;
+    current->viewport_height = height;
 }
 
 static void hw_note_scissor(int width, int height) {
-    state.scissor_width = width;
-    state.scissor_height = height;
+    if (!current || current->compiling) return;
+    current->scissor_width = width;
+    current->scissor_height = height;
 }
 
 static void hw_note_enable(GLenum capability, int on) {
-    if (capability == GL_SCISSOR_TEST) state.scissored = on;
+    if (current && !current->compiling && capability == GL_SCISSOR_TEST) current->scissored = on;
+}
+
+static void hw_note_buffer(GLenum target, GLuint buffer) {
+    if (current && target == GL_PIXEL_PACK_BUFFER) current->packing = buffer != 0;
+}
+
+static bool hw_packs(void) { return current && current->packing; }
+
+/* Between glBegin and glEnd nothing may be flushed. */
+static void hw_note_begin(void) {
+    if (current && !current->compiling) current->drawing = true;
+}
+
+/* What is compiled into a display list is no work yet; its size is that of every call of the list. */
+static void hw_note_list(GLuint list, GLenum mode) {
+    if (!current) return;
+    current->compiling = mode == GL_COMPILE;
+    current->list = list;
+    current->list_units[list % HW_LISTS] = 0;
+}
+
+static void hw_note_list_end(void) {
+    if (!current) return;
+    current->compiling = false;
+    current->list = 0;
+}
+
+static uint64_t hw_list_units(GLuint list) {
+    return current ? current->list_units[list % HW_LISTS] + 1 : 1;
 }
 
 static struct hw_channel *channel(void) {
     if (!hw_gate_enabled() || inside) return NULL;
-    if (!current) current = hw_channel_for((void *)pthread_self()); /* a context we did not see */
+    if (!current) current = hw_channel_take((void *)pthread_self()); /* a context we did not see */
     return current;
 }
 
@@ -113,11 +114,14 @@ static void begin_group(struct hw_channel *c) {
 
 static uint64_t predicted_ns(const struct hw_channel *c) {
     uint64_t total = 0;
+    if (!c->works) return 0;
     for (int i = 0; i < 2; i++) total += c->class_units[i] * c->rate[i] / 1024;
     return total;
 }
 
 static void add_work(struct hw_channel *c, uint32_t method, uint64_t size, bool pixels) {
+    if (c->list) c->list_units[c->list % HW_LISTS] += (uint32_t)size;
+    if (c->compiling) return;
     if (!c->works) begin_group(c);
     c->works++;
     c->signature = mix(mix(c->signature, method), size);
@@ -139,16 +143,27 @@ static void add_work(struct hw_channel *c, uint32_t method, uint64_t size, bool 
     }
 }
 
-/* Correct the learned rates by what a group really took: each class by the same factor. */
+/* Correct the learned rates by what a group really took: each class by the same factor. Quickly down,
+ * for a first group pays for compiling; slowly up, for a group may have met a busy machine. */
 static void learn(struct hw_channel *c, uint64_t took_ns) {
     uint64_t expected = predicted_ns(c);
     for (int i = 0; i < 2; i++) {
         if (!c->class_units[i]) continue;
-        uint64_t seen = expected ? c->rate[i] * took_ns / expected : 0;
-        if (!expected) seen = took_ns * 1024 / (c->class_units[0] + c->class_units[1]);
-        c->rate[i] = c->rate[i] ? (c->rate[i] * 7 + seen) / 8 : seen;
+        uint64_t seen = took_ns * 1024 / (c->class_units[0] + c->class_units[1]);
+        if (expected) seen = (uint64_t)((double)c->rate[i] * (double)took_ns / (double)expected);
+        if (!c->rate[i]) c->rate[i] = seen;
+        else if (seen < c->rate[i]) c->rate[i] = (c->rate[i] + seen) / 2;
+        else c->rate[i] = (c->rate[i] * 7 + seen) / 8;
         if (!c->rate[i]) c->rate[i] = 1;
     }
+    c->learned++;
+}
+
+/* Under a lease nothing waits for completion, so now and then one group does, to learn from. */
+static bool is_sample(struct hw_channel *c) {
+    if (c->learned >= 8 && c->submit_ns < c->sampled_ns + 100000000ull) return false;
+    c->sampled_ns = c->submit_ns;
+    return true;
 }
 
 /* ---- wrappers, generated from hooks.def ------------------------------------------------------ */
@@ -156,21 +171,13 @@ static void learn(struct hw_channel *c, uint64_t took_ns) {
 #define REAL(name) real_##name
 #define CALL(name, args) (REAL(name) args)
 #define READY(name) \
-    (REAL(name) || (REAL(name) = (type_##name)resolve(#name, (void *)name, __builtin_return_address(0))))
+    (REAL(name) || (REAL(name) = (type_##name)hw_resolve(#name, (void *)name, __builtin_return_address(0))))
 
 enum {
 #define WORK(name, params, args, size) METHOD_##name,
-#define SUBMIT(ret, name, params, args)
-#define SWAP SUBMIT
-#define READ SUBMIT
 #define STATE(name, params, args, note)
-#define BIND(ret, name, params, args, context)
-#define END BIND
+#define SUBMIT(ret, name, params, args)
 #include "hooks.def"
-#undef WORK
-#undef STATE
-#undef SUBMIT
-#undef BIND
     METHODS
 };
 
@@ -178,67 +185,185 @@ enum {
     typedef void(*type_##name) params; \
     static type_##name real_##name; \
     EXPORT void name params;
-#define STATE(name, params, args, note) WORK(name, params, args, 0)
 #define SUBMIT(ret, name, params, args) \
     typedef ret(*type_##name) params; \
     static type_##name real_##name; \
     EXPORT ret name params;
-#define BIND(ret, name, params, args, context) SUBMIT(ret, name, params, args)
 #include "hooks.def"
-#undef WORK
-#undef STATE
-#undef SUBMIT
-#undef SWAP
-#undef READ
-#undef BIND
-#undef END
 
 static bool is_pixels(uint32_t method) {
     return method <= METHOD_glClearBufferfi || method == METHOD_glBlitFramebuffer;
 }
 
-/* Everything submitted so far has been executed when this returns. */
-static void wait_done(void) {
-    if (READY(glFenceSync) && READY(glClientWaitSync)) {
-        GLsync fence = real_glFenceSync(GL_SYNC_GPU_COMMANDS_COMPLETE, 0);
-        if (fence) {
-            static void (*delete_sync)(GLsync);
-            if (!delete_sync) delete_sync = resolve("glDeleteSync", NULL, (void *)wait_done);
-            real_glClientWaitSync(fence, GL_SYNC_FLUSH_COMMANDS_BIT, 10000000000ull);
-            if (delete_sync) delete_sync(fence);
-            return;
-        }
-    }
-    if (READY(glFinish)) real_glFinish();
+static uint64_t split_bound(const struct hw_channel *c) { return c->daemon ? c->daemon->split_ns : 0; }
+
+/* ---- completion ---------------------------------------------------------------------------- */
+
+static void delete_fence(GLsync fence) {
+    static void (*real)(GLsync);
+    if (!real) real = hw_resolve("glDeleteSync", NULL, (void *)delete_fence);
+    if (real) real(fence);
 }
+
+/* A fence where the context has them: elsewhere the attempt would leave an error for the program. */
+static GLsync make_fence(const struct hw_channel *c) {
+    if (!c->fences || !READY(glFenceSync) || !READY(glClientWaitSync)) return NULL;
+    return real_glFenceSync(GL_SYNC_GPU_COMMANDS_COMPLETE, 0);
+}
+
+static void wait_fence(GLsync fence) {
+    real_glClientWaitSync(fence, GL_SYNC_FLUSH_COMMANDS_BIT, 10000000000ull);
+    delete_fence(fence);
+}
+
+/* Everything submitted so far has been executed when this returns. */
+static void wait_done(struct hw_channel *c) {
+    GLsync fence = make_fence(c);
+    if (fence) wait_fence(fence);
+    else if (READY(glFinish)) real_glFinish();
+    if (c->pending) delete_fence(c->pending);
+    c->pending = NULL;
+    c->pending_ns = c->unfenced_ns = 0;
+}
+
+/* Waits for what went under a lease, not for what the program has collected since. */
+static void wait_pending(struct hw_channel *c) {
+    if (c->pending) wait_fence(c->pending);
+    c->pending = NULL;
+    c->pending_ns = c->unfenced_ns = 0;
+}
+
+/* Under a lease nothing waits; a fence now and then lets a later moment tell whether it is done. One
+ * behind every tiny group would cost more than the gate: what a fence may miss is short. */
+static void mark_pending(struct hw_channel *c, uint64_t cost_ns, uint64_t bound) {
+    c->pending_ns += cost_ns;
+    c->unfenced_ns += cost_ns;
+    if (!c->fences) { /* then only finishing keeps the backlog short */
+        if (bound && c->pending_ns > 2 * bound) wait_done(c);
+        return;
+    }
+    if (cost_ns && c->unfenced_ns < bound / 8) return;
+    if (c->pending) delete_fence(c->pending);
+    c->pending = make_fence(c);
+    c->unfenced_ns = 0;
+}
+
+/* ---- the way to the gate and back ------------------------------------------------------------- */
 
 /* Takes the group to the gate; the caller then submits it. */
 static struct hw_channel *before(void) {
     struct hw_channel *c = channel();
-    if (!c || !c->works) return NULL;
+    if (!c || !c->works || c->drawing) return NULL;
+    int error = errno;
     inside++;
+    uint64_t bound = split_bound(c);
+    if (hw_gate_owes(c)) {
+        wait_pending(c);
+        hw_gate_settle(c);
+    } else if (bound && c->pending_ns + predicted_ns(c) > 2 * bound) {
+        wait_pending(c); /* or whoever wants the GPU next would wait for the whole backlog */
+    }
     hw_gate_enter(c);
+    errno = error;
     return c;
 }
 
 static void after(struct hw_channel *c, bool frame, bool done) {
     if (!c) return;
-    if (!done && hw_gate_must_wait(c)) {
-        wait_done();
+    int error = errno;
+    if (!done && (hw_gate_must_wait(c) || (c->leased && is_sample(c)))) {
+        wait_done(c);
         done = true;
     }
+    if (!done && c->leased) mark_pending(c, predicted_ns(c), split_bound(c));
     hw_gate_leave(c, frame, done);
-    if (done) learn(c, c->finish_ns - c->submit_ns);
+    if (done) learn(c, c->finish_ns - c->start_ns);
     c->works = 0;
     inside--;
+    errno = error;
 }
 
 static void split(struct hw_channel *c) {
-    uint64_t bound = c->daemon ? c->daemon->split_ns : 0;
-    if (!bound || predicted_ns(c) < bound) return;
+    uint64_t bound = split_bound(c);
+    if (!bound || c->drawing || predicted_ns(c) < bound) return;
     c = before();
     if (c && READY(glFlush)) real_glFlush();
     after(c, false, false);
+}
+
+/* Another context, or none, is about to be made current: the driver submits what this one has. */
+static void leaving(void *context) {
+    struct hw_channel *old = current;
+    if (!old || inside) return;
+    struct hw_channel *c = before();
+    if (c && READY(glFlush)) real_glFlush();
+    after(c, false, false);
+    if (context == old->context || !old->page || !old->page->busy) return;
+    int error = errno;
+    inside++; /* once it is not current nothing could tell when it is done */
+    wait_done(old);
+    hw_gate_settle(old);
+    inside--;
+    errno = error;
+}
+
+/* Fences came with OpenGL 3.2 and OpenGL ES 3.0. */
+static bool has_fences(void) {
+    static const char *(*get_string)(GLenum);
+    if (!get_string) get_string = hw_resolve("glGetString", NULL, (void *)has_fences);
+    const char *version = get_string ? get_string(GL_VERSION) : NULL;
+    int major = 0, minor = 0;
+    if (!version) return false;
+    if (!strncmp(version, "OpenGL ES ", 10)) return sscanf(version + 10, "%d", &major) == 1 && major >= 3;
+    if (sscanf(version, "%d.%d", &major, &minor) != 2) return false;
+    return major > 3 || (major == 3 && minor >= 2);
+}
+
+/* What a context starts with depends on its first surface. */
+static void get_to_know(struct hw_channel *c) {
+    static void (*get)(GLenum, GLint *);
+    if (!get) get = hw_resolve("glGetIntegerv", NULL, (void *)get_to_know);
+    GLint box[4] = {0, 0, 0, 0};
+    c->known = true;
+    c->fences = has_fences();
+    if (!get) return;
+    get(GL_VIEWPORT, box);
+    c->viewport_width = box[2];
+    c->viewport_height = box[3];
+    get(GL_SCISSOR_BOX, box);
+    c->scissor_width = box[2];
+    c->scissor_height = box[3];
+}
+
+static void bound(void *context) {
+    int error = errno;
+    if (context) hw_device_bound(context);
+    if (hw_gate_enabled() && !inside) {
+        struct hw_channel *old = current;
+        current = context ? hw_channel_take(context) : NULL;
+        if (old) hw_channel_drop(old);
+        if (current && !current->known) get_to_know(current);
+    }
+    errno = error;
+}
+
+static void ended(void *context) {
+    int error = errno;
+    if (context) hw_device_ended(context);
+    if (context && hw_gate_enabled()) hw_channel_end(context);
+    errno = error;
+}
+
+static void show_frame(void) {
+    struct hw_channel *c = channel();
+    if (!c) return;
+    c->drawing = false; /* a glBegin that was refused has no glEnd */
+    hw_gate_frame(c);
+}
+
+static void count_implicit(void) {
+    struct hw_channel *c = channel();
+    if (c && c->works && c->page) c->page->implicit++;
 }
 
 #define WORK(name, params, args, size) \
@@ -247,6 +372,7 @@ static void split(struct hw_channel *c) {
         CALL(name, args); \
         struct hw_channel *own = channel(); \
         if (own) { \
+            if (METHOD_##name == METHOD_glEnd) own->drawing = false; \
             add_work(own, METHOD_##name, (uint64_t)(size), is_pixels(METHOD_##name)); \
             split(own); \
         } \
@@ -260,20 +386,30 @@ static void split(struct hw_channel *c) {
 /* For calls that may return nothing: cleanup runs after the call, whatever it returns. */
 struct going {
     struct hw_channel *channel;
-    bool frame, done;
+    bool frame, done, flush;
 };
 
-static void arrive(struct going *going) { after(going->channel, going->frame, going->done); }
+static void arrive(struct going *going) {
+    if (going->channel && going->flush && READY(glFlush)) real_glFlush();
+    after(going->channel, going->frame, going->done);
+}
 
 #define GO(is_frame, is_done) \
-    __attribute__((cleanup(arrive))) struct going going = {before(), is_frame, is_done}; \
+    __attribute__((cleanup(arrive))) struct going going = {before(), is_frame, is_done, false}; \
     (void)going
 
-/* Results are needed at once: the group must be done before the call can return. */
-#define READ(ret, name, params, args) \
+/* Results are needed at once: the group is done when the call returns, unless `later` says that it
+ * only goes into a buffer of the GPU. */
+#define READ(ret, name, params, args, later) \
     ret name params { \
         if (!READY(name)) return (ret)0; \
-        GO(false, true); \
+        GO(false, !(later)); \
+        return CALL(name, args); \
+    }
+#define IMPLICIT(ret, name, params, args, when) \
+    ret name params { \
+        if (!READY(name)) return (ret)0; \
+        if (when) count_implicit(); \
         return CALL(name, args); \
     }
 #define SUBMIT(ret, name, params, args) \
@@ -282,21 +418,26 @@ static void arrive(struct going *going) { after(going->channel, going->frame, go
         GO(false, false); \
         return CALL(name, args); \
     }
+/* A fence alone submits nothing; what stands before it has passed the gate, so it goes now. */
+#define FENCE(ret, name, params, args) \
+    ret name params { \
+        if (!READY(name)) return (ret)0; \
+        GO(false, false); \
+        going.flush = true; \
+        return CALL(name, args); \
+    }
 #define SWAP(ret, name, params, args) \
     ret name params { \
         if (!READY(name)) return (ret)0; \
-        hw_gate_frame(channel()); \
+        show_frame(); \
         GO(true, false); \
         return CALL(name, args); \
     }
 #define BIND(ret, name, params, args, context) \
     ret name params { \
         if (!READY(name)) return (ret)0; \
-        ret result; \
-        { \
-            GO(false, false); \
-            result = CALL(name, args); \
-        } \
+        leaving(context); \
+        ret result = CALL(name, args); \
         if (result) bound(context); \
         return result; \
     }
@@ -307,126 +448,20 @@ static void arrive(struct going *going) { after(going->channel, going->frame, go
         return CALL(name, args); \
     }
 
-static void bound(void *context) {
-    if (context) hw_device_bound();
-    if (hw_gate_enabled()) current = context ? hw_channel_for(context) : NULL;
-}
-
-static void ended(void *context) {
-    if (!context || !hw_gate_enabled()) return;
-    if (current && current->context == context) current = NULL;
-    hw_channel_end(context);
-}
-
 #include "hooks.def"
-#undef WORK
-#undef STATE
-#undef SUBMIT
-#undef SWAP
-#undef READ
-#undef BIND
-#undef END
 
-/* ---- the ways to a function: dlsym, eglGetProcAddress, glXGetProcAddress ------------------------ */
+/* ---- for every other way to them ------------------------------------------------------------ */
 
-struct hook {
-    const char *name;
-    void *wrapper;
-    void **real;
-};
-
-static const struct hook hooks[] = {
+const struct hw_hook hw_hooks[] = {
 #define WORK(name, params, args, size) {#name, (void *)name, (void **)&real_##name},
-#define STATE WORK
 #define SUBMIT(ret, name, params, args) {#name, (void *)name, (void **)&real_##name},
-#define SWAP SUBMIT
-#define READ SUBMIT
-#define BIND(ret, name, params, args, context) SUBMIT(ret, name, params, args)
-#define END BIND
 #include "hooks.def"
 };
 
-typedef void *(*lookup)(const char *);
-static lookup real_eglGetProcAddress, real_glXGetProcAddress, real_glXGetProcAddressARB;
-EXPORT void *eglGetProcAddress(const char *name);
-EXPORT void *glXGetProcAddress(const unsigned char *name);
-EXPORT void *glXGetProcAddressARB(const unsigned char *name);
-
-static const struct hook lookups[] = {
-    {"eglGetProcAddress", (void *)eglGetProcAddress, (void **)&real_eglGetProcAddress},
-    {"glXGetProcAddress", (void *)glXGetProcAddress, (void **)&real_glXGetProcAddress},
-    {"glXGetProcAddressARB", (void *)glXGetProcAddressARB, (void **)&real_glXGetProcAddressARB},
-};
-
-static const struct hook *find_hook(const char *name) {
-    if (!name || ((name[0] != 'g' || name[1] != 'l') && strncmp(name, "egl", 3))) return NULL;
-    for (size_t i = 0; i < sizeof hooks / sizeof *hooks; i++)
-        if (!strcmp(hooks[i].name, name)) return &hooks[i];
-    for (size_t i = 0; i < sizeof lookups / sizeof *lookups; i++)
-        if (!strcmp(lookups[i].name, name)) return &lookups[i];
-    return NULL;
-}
-
-/* What a look-up found: ours in its place, if it is hooked and if it exists at all. */
-static void *replace(const char *name, void *found) {
-    const struct hook *hook = found ? find_hook(name) : NULL;
-    if (!hook || found == hook->wrapper) return found;
-    if (!*hook->real) *hook->real = found;
-    return hook->wrapper;
-}
-
-#define LOOK_UP(function, type) \
-    void *function(type name) { \
-        if (!real_##function) \
-            real_##function = (lookup)resolve(#function, (void *)function, __builtin_return_address(0)); \
-        return real_##function ? replace((const char *)name, real_##function((const char *)name)) : NULL; \
-    }
-LOOK_UP(eglGetProcAddress, const char *)
-LOOK_UP(glXGetProcAddress, const unsigned char *)
-LOOK_UP(glXGetProcAddressARB, const unsigned char *)
-
-/* A look-up in a library: ours if the library has it. NULL: let the real dlsym answer, which looks at
- * who called it, so it must be reached by a jump. */
-__attribute__((used, visibility("hidden"))) void *hw_dlsym(void *handle, const char *name) {
-    if (!real_dlsym) find_loader();
-    if (handle == RTLD_NEXT || !find_hook(name)) return NULL;
-    return replace(name, real_dlsym(handle, name));
-}
-
-__attribute__((used, visibility("hidden"))) void *hw_real_dlsym(void) { return (void *)real_dlsym; }
-
-#if defined(__x86_64__)
-__asm__(".text\n.globl dlsym\n.type dlsym, @function\ndlsym:\n"
-        "  push %rdi\n  push %rsi\n  sub $8, %rsp\n"
-        "  call hw_dlsym\n"
-        "  test %rax, %rax\n  jz 1f\n"
-        "  add $24, %rsp\n  ret\n"
-        "1: call hw_real_dlsym\n"
-        "  add $8, %rsp\n  pop %rsi\n  pop %rdi\n  jmp *%rax\n"
-        ".size dlsym, .-dlsym\n");
-#elif defined(__aarch64__)
-__asm__(".text\n.globl dlsym\n.type dlsym, %function\ndlsym:\n"
-        "  stp x29, x30, [sp, #-32]!\n  stp x0, x1, [sp, #16]\n"
-        "  bl hw_dlsym\n"
-        "  cbz x0, 1f\n"
-        "  ldp x29, x30, [sp], #32\n  ret\n"
-        "1: bl hw_real_dlsym\n  mov x16, x0\n"
-        "  ldp x0, x1, [sp, #16]\n  ldp x29, x30, [sp], #32\n  br x16\n"
-        ".size dlsym, .-dlsym\n");
-#else
-#error "dlsym must be reached by a jump: add it for this processor"
-#endif
-
-/* RTLD_DEEPBIND would make a library see its own copies first, and the gate would be passed by. */
-EXPORT void *dlopen(const char *file, int mode) {
-    if (!real_dlopen) find_loader();
-    if (!real_dlopen) return NULL;
-    if (hw_gate_enabled()) mode &= ~RTLD_DEEPBIND;
-    return real_dlopen(file, mode);
-}
+const size_t hw_hook_count = sizeof hw_hooks / sizeof *hw_hooks;
 
 __attribute__((constructor)) static void begin(void) {
-    find_loader();
+    hw_find_loader();
     hw_gate_init();
     hw_device_init();
 }

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
+from headway.engine.model import DEFAULT_LEVEL, MAX_LEVEL
 from headway.engine.policies import policies
 from headway.engine.priorities import PriorityRule
 from headway.engine.reading import Path, Report, Table, locate, parse_toml, shown
@@ -50,11 +51,24 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class Allowed:
+    """Who beside the owner may be served by a daemon, and how far they may go: `[allow]`."""
+
+    uids: tuple[int, ...] = ()
+    groups: tuple[str, ...] = ()
+    priority: int = DEFAULT_LEVEL
+    """The highest priority level they may ask for."""
+    channels: int | None = None
+    """Connections that one user may have at a time."""
+
+
+@dataclass(frozen=True, slots=True)
 class Spec:
     """A whole spec file."""
 
     settings: Settings = field(default_factory=Settings)
     entries: tuple[Entry, ...] = ()
+    allowed: Allowed = field(default_factory=Allowed)
 
     def match(self, name: str) -> Entry | None:
         """The first entry for this task name; None means Background."""
@@ -94,6 +108,7 @@ def is_line_form(text: str) -> bool:
 def _read(document: dict[str, Any], report: Report) -> Spec:
     top = Table(document, (), report)
     settings = read_settings(top)
+    allowed = _read_allowed(top.table("allow"))
     pools = Pools(report)
     taken: dict[str, Path] = {}
     entries = []
@@ -109,7 +124,23 @@ def _read(document: dict[str, Any], report: Report) -> Spec:
         table.close()
         entries.append(entry)
     top.close()
-    return Spec(settings, tuple(entries))
+    return Spec(settings, tuple(entries), allowed)
+
+
+def _read_allowed(table: Table | None) -> Allowed:
+    if table is None:
+        return Allowed()
+    uids, groups = table.take("uids") or [], table.take("groups") or []
+    if not isinstance(uids, list) or not all(type(uid) is int and uid >= 0 for uid in uids):
+        table.bad("uids", shown(uids), "a list of user numbers such as [1000, 1001]")
+        uids = []
+    if not isinstance(groups, list) or not all(isinstance(name, str) for name in groups):
+        table.bad("groups", shown(groups), 'a list of group names such as ["video"]')
+        groups = []
+    priority = table.integer("priority", DEFAULT_LEVEL, least=-MAX_LEVEL, most=MAX_LEVEL)
+    channels = table.integer("channels", 0, least=1, most=1_000_000) or None
+    table.close()
+    return Allowed(tuple(uids), tuple(groups), priority, channels)
 
 
 def _read_lines(text: str, report: Report) -> list[tuple[dict[str, Any], int]]:

@@ -22,7 +22,7 @@ class Bounds:
     """How long things may take."""
 
     hold_ns: int = 60_000_000
-    """A group that is online for longer than this, while others wait, loses the GPU."""
+    """A group loses the GPU after others have waited for it for this long."""
 
 
 class Arbiter:
@@ -33,8 +33,8 @@ class Arbiter:
         self.bounds = bounds
         self._grant = grant
         self._by_task: dict[str, Channel] = {}
-        self._holder: Channel | None = None
-        """Whose group is online."""
+        self._online: dict[Channel, None] = {}
+        """Whose groups are online, in order of dispatch: one, unless a policy lets more through."""
         self.grants = 0
         self.leases = 0
 
@@ -47,9 +47,9 @@ class Arbiter:
         task = channel.task
         if task is None:
             return
-        del self._by_task[task.name]
-        if self._holder is channel:
-            self._finish(channel, self._online_since(channel, now_ns), now_ns)
+        self._by_task.pop(task.name, None)
+        self._end(channel, now_ns)
+        self.engine.advance(now_ns)
         self.engine.remove_task(task, now_ns)
         channel.task = None
         self.pump(now_ns)
@@ -61,10 +61,10 @@ class Arbiter:
         elif message.type == COMPLETE:
             self._completed(channel, message, now_ns)
         elif message.type == RELEASE:
-            if self._holder is channel and channel.leased:
-                self._end_lease(channel, now_ns)
+            if channel.leased:
+                self._end(channel, now_ns)
         elif message.type == WITHDRAW:
-            self._withdrawn(channel, now_ns)
+            self._withdrawn(channel, message, now_ns)
         else:
             raise ProtocolError(f"a message of the unknown type {message.type}")
         self.pump(now_ns)
@@ -74,79 +74,102 @@ class Arbiter:
     def _submitted(self, channel: Channel, message: Message, now_ns: int) -> None:
         task = channel.task
         assert task is not None
-        if self._holder is channel:  # it lost track, or we did: whatever was online is over
-            self._finish(channel, self._online_since(channel, now_ns), now_ns)
+        # Whatever was online is over: a program sends one group at a time, and asks under a lease
+        # only if it could not see it yet.
+        self._end(channel, now_ns)
         if task.waiting is not None:
             self.engine.withdraw(task, now_ns)
+        self.engine.advance(now_ns)
         channel.seq = message.seq
-        group = Group(task, channel.index, signature=message.signature)
+        # Equal hashes of different programs are different groups.
+        signature = (channel.peer.uid, channel.name, message.signature)
+        group = Group(task, channel.index, signature=signature)
         channel.index += 1
         channel.group = group
         self.engine.submit(group, now_ns)
 
     def _completed(self, channel: Channel, message: Message, now_ns: int) -> None:
-        if self._holder is not channel or channel.leased or message.seq != channel.seq:
+        if channel not in self._online or channel.leased or message.seq != channel.seq:
             return  # it lost the GPU meanwhile, and was charged then
-        since_ns = self._online_since(channel, now_ns)
-        start_ns = min(max(message.start_ns, since_ns), now_ns)
-        self._finish(channel, start_ns, now_ns)
+        if channel.group is not None:
+            channel.group.frame = message.frame
+        self._end(channel, now_ns)
+        self.engine.advance(now_ns)
         self._maybe_lease(channel, now_ns)
 
-    def _withdrawn(self, channel: Channel, now_ns: int) -> None:
+    def _withdrawn(self, channel: Channel, message: Message, now_ns: int) -> None:
+        """It went without its grant, which may be on its way. About another group: too late."""
         task = channel.task
         assert task is not None
-        if self._holder is channel:
-            self._finish(channel, self._online_since(channel, now_ns), now_ns)
-        else:
+        if message.seq != channel.seq or channel.leased:
+            return
+        if channel in self._online:
+            self._end(channel, now_ns)
+        elif task.waiting is not None:
             self.engine.withdraw(task, now_ns)
+            channel.group = None
 
     def pump(self, now_ns: int) -> None:
-        """Take decisions until none changes anything."""
-        holder = self._holder
-        if holder is not None and holder.leased and self.engine.queue.entries:
-            self._revoke(holder, now_ns)
-        while True:
-            group = self.engine.dispatch(now_ns)
-            if group is None:
-                return
+        """Take decisions until none changes anything. Budgets are brought up to date first: a
+        message may have been read before the timer that was due."""
+        self.engine.advance(now_ns)
+        if self.engine.queue.entries:
+            for holder in [c for c in self._online if c.leased and not c.revoked]:
+                self._revoke(holder, now_ns)
+        group = self.engine.dispatch(now_ns)
+        while group is not None:
             channel = self._by_task[group.task.name]
-            self._holder = channel
-            channel.online_since_ns = now_ns
+            self._go(channel, now_ns)
             channel.groups += 1
             self.grants += 1
             self._grant(channel)
+            group = self.engine.dispatch(now_ns)
+        self._set_bounds(now_ns)
+
+    def _set_bounds(self, now_ns: int) -> None:
+        """A long group harms nobody until somebody waits: from then on it has so much time."""
+        if not self.engine.queue.entries:
+            for channel in self._online:
+                channel.bound_ns = None
+        else:
+            for channel in self._online:
+                if channel.bound_ns is None:
+                    channel.bound_ns = now_ns + self.bounds.hold_ns
 
     def tick(self, now_ns: int) -> None:
         """Timers: replenishments, policies, and groups that take too long."""
-        self.engine.advance(now_ns)
-        holder = self._holder
-        if holder is not None and self.engine.queue.entries:
-            since_ns = self._online_since(holder, now_ns)
-            if now_ns - since_ns >= self.bounds.hold_ns:
-                holder.overdue += 1
-                self._finish(holder, since_ns, now_ns)
+        if self.engine.queue.entries:
+            for channel in list(self._online):
+                if channel.bound_ns is not None and now_ns >= channel.bound_ns:
+                    channel.overdue += 1
+                    self._end(channel, now_ns)
         self.pump(now_ns)
 
-    def next_timer_ns(self, now_ns: int) -> int | None:
+    def next_timer_ns(self) -> int | None:
         """When `tick` has something to do."""
         times = [self.engine.next_timer_ns()]
-        holder = self._holder
-        if holder is not None and self.engine.queue.entries:
-            times.append(self._online_since(holder, now_ns) + self.bounds.hold_ns)
+        if self.engine.queue.entries:
+            times.extend(channel.bound_ns for channel in self._online)
         return min((time for time in times if time is not None), default=None)
 
-    def _online_since(self, channel: Channel, now_ns: int) -> int:
-        return now_ns if channel.online_since_ns is None else channel.online_since_ns
+    def _go(self, channel: Channel, now_ns: int) -> None:
+        self._online[channel] = None
+        channel.online_since_ns = now_ns
 
-    def _finish(self, channel: Channel, start_ns: int, now_ns: int) -> None:
-        group = channel.group
-        self._holder = None
-        channel.online_since_ns = None
+    def _end(self, channel: Channel, now_ns: int) -> None:
+        """Whatever the channel has online is over. It is charged from its grant on, not from where
+        it says it began: the GPU was kept for it all the time."""
+        if channel not in self._online:
+            return
+        del self._online[channel]
+        group, since_ns = channel.group, channel.online_since_ns
+        start_ns = now_ns if since_ns is None else since_ns
         if channel.leased:
+            start_ns = max(start_ns, now_ns - self._used_ns(channel, now_ns))
             channel.leased = channel.revoked = False
             if channel.pages is not None:
                 channel.pages.set_lease(False)
-        channel.group = None
+        channel.group = channel.online_since_ns = channel.bound_ns = None
         if group is not None:
             self.engine.complete(group, start_ns, now_ns)
 
@@ -157,39 +180,42 @@ class Arbiter:
         task, pages = channel.task, channel.pages
         if task is None or pages is None or task.reserve is not None:
             return
-        if self._holder is not None or self.engine.queue.entries:
+        if self._online or self.engine.queue.entries:
             return
         channel.group = Group(task, channel.index)
         self.engine.submit(channel.group, now_ns)
-        group = self.engine.dispatch(now_ns)
-        if group is None:  # its policy lets it wait; then it asks, like everybody
+        if self.engine.dispatch(now_ns) is None:  # its policy lets it wait; then it asks
             self.engine.withdraw(task, now_ns)
             channel.group = None
             return
         channel.index += 1
-        self._holder = channel
-        channel.online_since_ns = now_ns
+        self._go(channel, now_ns)
         channel.leased, channel.revoked = True, False
         channel.used_before_ns = pages.client.used_ns
         self.leases += 1
         pages.set_lease(True)
 
+    def take_back(self, channel: Channel, now_ns: int) -> None:
+        """Its circumstances changed, say by a reserve: it must ask for every group again."""
+        if channel.leased and not channel.revoked:
+            self._revoke(channel, now_ns)
+
     def _revoke(self, holder: Channel, now_ns: int) -> None:
         """Take a lease back. If its holder is not using it, that is all; else it will say so."""
         pages = holder.pages
-        if holder.revoked or pages is None:
-            return
-        pages.set_lease(False)
+        if pages is not None:
+            pages.set_lease(False)
         holder.revoked = True
-        holder.online_since_ns = now_ns  # from here the bound counts
-        if not pages.client.busy:
-            self._end_lease(holder, now_ns)
+        holder.bound_ns = now_ns + self.bounds.hold_ns
+        if pages is None or not pages.client.busy:
+            self._end(holder, now_ns)
 
-    def _end_lease(self, holder: Channel, now_ns: int) -> None:
-        pages = holder.pages
-        used_ns = 0
-        if pages is not None:  # what it says it used, as far as that is possible
-            used_ns = max(0, pages.client.used_ns - holder.used_before_ns)
-        group = holder.group
-        since_ns = group.dispatched_ns if group is not None else now_ns
-        self._finish(holder, max(now_ns - used_ns, since_ns), now_ns)
+    def _used_ns(self, holder: Channel, now_ns: int) -> int:
+        """What a lease was used for: what its holder says, and at least the time for which the
+        others had to wait for it."""
+        said_ns, waited_ns = 0, 0
+        if holder.pages is not None:
+            said_ns = holder.pages.client.used_ns - holder.used_before_ns
+        if holder.bound_ns is not None:
+            waited_ns = now_ns - (holder.bound_ns - self.bounds.hold_ns)
+        return max(said_ns, waited_ns, 0)

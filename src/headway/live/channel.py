@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import socket
 import struct
+import sys
 from dataclasses import dataclass
 
 from headway.engine.model import Group, Task
 from headway.live.pages import Pages
 
 _CREDENTIALS = struct.Struct("3i")
+_SO_PEERPIDFD = 77
+"""Linux 6.5; Python has no name for it yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,21 +48,31 @@ class Channel:
         self.group: Group | None = None
         """What it waits with, or what is online for it."""
         self.online_since_ns: int | None = None
+        self.bound_ns: int | None = None
+        """When it loses the GPU, while others wait for it."""
         self.leased = False
         """The online group is a lease: everything it does until it is taken back."""
         self.revoked = False
         """The lease was taken back, and it is still busy."""
         self.used_before_ns = 0
+        self.note = ""
+        """What its owner should know: a reserve that was turned away, say."""
         self.groups = 0
         self.overdue = 0
         """How often it kept the GPU too long."""
 
     def open_pidfd(self) -> int:
-        """Death is learned from the kernel, not only from a closed socket."""
+        """Death is learned from the kernel, not only from a closed socket: a forked child may keep
+        that open. The descriptor comes with the connection where the kernel can do that, because a
+        number may belong to another process by now."""
         try:
-            self.pidfd = os.pidfd_open(self.peer.pid)
-        except OSError:  # it is dead already, or not visible from here; the socket will tell
-            self.pidfd = -1
+            raw = self.socket.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD, 4)
+            self.pidfd = int.from_bytes(raw, sys.byteorder)
+        except OSError:
+            try:
+                self.pidfd = os.pidfd_open(self.peer.pid)
+            except OSError:  # it is dead already, or not visible from here; the socket will tell
+                self.pidfd = -1
         return self.pidfd
 
     def close(self) -> None:

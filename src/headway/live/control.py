@@ -12,6 +12,7 @@ from headway.engine.policies import policies
 from headway.engine.priorities import parse_priority
 from headway.engine.reserves import ReserveSpec
 from headway.live.channel import Peer, peer_of
+from headway.live.loop import READ, WRITE, describe_failure, log
 from headway.live.registry import Wish
 from headway.live.wishes import parse_reserve
 
@@ -19,62 +20,121 @@ if TYPE_CHECKING:
     from headway.live.daemon import Daemon
 
 MAX_LINE = 65536
+LINES_A_TURN = 8
+"""More than these wait until the others were heard."""
 
 
 class Refusal(ValueError):
     """A request that cannot be done; the text goes back to the caller."""
 
 
+class Caller:
+    """One control connection: what it said and what it has not read yet."""
+
+    def __init__(self, connection: socket.socket, peer: Peer) -> None:
+        self.socket = connection
+        self.peer = peer
+        self.heard = bytearray()
+        self.unread = bytearray()
+
+
 class Control:
-    """Answers `run`, `status`, `set` and `stop`."""
+    """Answers `run`, `status`, `set`, `reload` and `stop`."""
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
-        self._buffers: dict[int, bytearray] = {}
+        self._callers: dict[Caller, None] = {}
+        """Who said something last stands last."""
+        self.room = 64
 
     def accept(self, connection: socket.socket) -> None:
         peer = peer_of(connection)
         if not self._daemon.registry.may_connect(peer):
+            self._daemon.refused += 1
             connection.close()
             return
-        fd = connection.fileno()
-        self._buffers[fd] = bytearray()
-        self._daemon.watch(fd, lambda events: self._readable(connection, peer))
+        while len(self._callers) >= self.room:
+            self._close(next(iter(self._callers)))  # it was silent for longest
+        caller = Caller(connection, peer)
+        self._callers[caller] = None
+        self._daemon.loop.watch(
+            connection.fileno(), lambda: self._ready(caller), lambda: self._close(caller)
+        )
 
-    def _readable(self, connection: socket.socket, peer: Peer) -> None:
+    def close(self) -> None:
+        """What was answered goes out as far as it can, and that is the end."""
+        for caller in list(self._callers):
+            self._close(caller)
+
+    def _ready(self, caller: Caller) -> None:
+        if caller not in self._callers:
+            return
         try:
-            data = connection.recv(MAX_LINE)
+            if caller.unread:
+                self._send(caller)
+                return
+            data = caller.socket.recv(MAX_LINE)
         except BlockingIOError:
             return
         except OSError:
             data = b""
-        buffer = self._buffers[connection.fileno()]
-        buffer += data
-        if not data or len(buffer) > MAX_LINE:
-            self._close(connection)
+        caller.heard += data
+        if not data or len(caller.heard) > 2 * MAX_LINE:
+            self._close(caller)
             return
-        while b"\n" in buffer:
-            line, _, rest = bytes(buffer).partition(b"\n")
-            buffer[:] = rest
-            try:
-                self._answer(connection, self._handle(line, peer))
-            except OSError:
-                self._close(connection)
+        self._callers.pop(caller)
+        self._callers[caller] = None
+        self._answer(caller)
+
+    def _answer(self, caller: Caller) -> None:
+        """Answer some of the lines that came. Nothing more is read until all were answered, and
+        none is answered while earlier answers are unread: the caller pays for its own haste."""
+        if caller not in self._callers:
+            return
+        for _ in range(LINES_A_TURN):
+            end = caller.heard.find(b"\n")
+            if end < 0 or end > MAX_LINE or caller.unread:
+                break
+            line = bytes(caller.heard[:end])
+            del caller.heard[: end + 1]
+            answer = json.dumps(self._handle(line, caller.peer), separators=(",", ":"))
+            caller.unread += answer.encode() + b"\n"
+            self._send(caller)
+            if caller not in self._callers:
                 return
+        end = caller.heard.find(b"\n")
+        if end > MAX_LINE or (end < 0 and len(caller.heard) > MAX_LINE):
+            self._close(caller)
+        else:
+            self._wait(caller)
 
-    def _close(self, connection: socket.socket) -> None:
-        self._buffers.pop(connection.fileno(), None)
-        self._daemon.unwatch(connection.fileno())
-        connection.close()
-
-    def _answer(self, connection: socket.socket, answer: dict[str, Any]) -> None:
-        data = json.dumps(answer, separators=(",", ":")).encode() + b"\n"
-        connection.setblocking(True)
-        connection.settimeout(0.2)  # a caller that does not read is not waited for
+    def _send(self, caller: Caller) -> None:
         try:
-            connection.sendall(data)
-        finally:
-            connection.setblocking(False)
+            sent = caller.socket.send(caller.unread)
+            del caller.unread[:sent]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._close(caller)
+            return
+        self._wait(caller)
+
+    def _wait(self, caller: Caller) -> None:
+        """For room to write, for our own next turn, or for more to read."""
+        loop, fd = self._daemon.loop, caller.socket.fileno()
+        if caller.unread:
+            loop.want(fd, WRITE)
+        elif b"\n" in caller.heard:
+            loop.want(fd, 0)
+            loop.soon(lambda: self._answer(caller), lambda: self._close(caller))
+        else:
+            loop.want(fd, READ)
+
+    def _close(self, caller: Caller) -> None:
+        if caller in self._callers:
+            del self._callers[caller]
+            self._daemon.loop.unwatch(caller.socket.fileno())
+            self._daemon.loop.close_later(caller.socket.close)
 
     def _handle(self, line: bytes, peer: Peer) -> dict[str, Any]:
         try:
@@ -86,8 +146,11 @@ class Control:
                 raise Refusal(f"unknown request {str(request.get('do'))[:40]!r}")
             result: dict[str, Any] = method(request, peer)
             return {"ok": True, **result}
-        except (Refusal, ValueError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             return {"ok": False, "error": " ".join(str(error).split())[:500]}
+        except Exception as error:
+            log(describe_failure(error))
+            return {"ok": False, "error": "the daemon could not do that; its log says why"}
 
     def do_run(self, request: dict[str, Any], peer: Peer) -> dict[str, Any]:
         """Somebody is about to start a program with these wishes."""
@@ -100,12 +163,15 @@ class Control:
         )
         if wish.priority is not None and not self._daemon.registry.may_raise(peer, wish.priority):
             raise Refusal("this user may not go above the default priority")
+        self._daemon.launched(peer.pid)
         return {"token": self._daemon.registry.expect(wish)}
 
     def do_status(self, request: dict[str, Any], peer: Peer) -> dict[str, Any]:
         return {"status": self._daemon.status()}
 
     def do_stop(self, request: dict[str, Any], peer: Peer) -> dict[str, Any]:
+        if not self._daemon.registry.may_manage(peer, -1):
+            raise Refusal("only the user of the daemon may stop it")
         self._daemon.stop()
         return {}
 
@@ -117,30 +183,36 @@ class Control:
 
     def do_set(self, request: dict[str, Any], peer: Peer) -> dict[str, Any]:
         """Change policy, priority or reserve of tasks that run: by name, pid or full task name."""
-        engine = self._daemon.engine
+        daemon = self._daemon
         wanted = _text(request, "task") or ""
-        tasks = [
-            c.task
-            for c in self._daemon.channels.values()
+        channels = [
+            c
+            for c in daemon.channels.values()
             if c.task is not None and wanted in (c.task.name, c.name, str(c.peer.pid))
         ]
-        if not tasks:
+        if not channels:
             raise Refusal(f"no task is called {wanted!r}")
+        if not all(daemon.registry.may_manage(peer, c.peer.uid) for c in channels):
+            raise Refusal(f"{wanted!r} belongs to another user")
         policy, priority, reserve = _policy(request), _priority(request), _reserve(request)
-        if priority is not None and not self._daemon.registry.may_raise(peer, priority):
+        if priority is not None and not daemon.registry.may_raise(peer, priority):
             raise Refusal("this user may not go above the default priority")
         now_ns = time.monotonic_ns()
-        for task in tasks:
-            if policy is not None:
-                engine.set_policy(task, policy, now_ns)
-            if priority is not None:
-                engine.set_priority(task, priority, now_ns)
-            if reserve is not None:
-                answer = engine.set_reserve(task, reserve, now_ns)
-                if not answer.accepted:
-                    raise Refusal(answer.why)
-        self._daemon.arbiter.pump(now_ns)
-        return {"tasks": [task.name for task in tasks]}
+        try:
+            for channel in channels:
+                assert channel.task is not None
+                if reserve is not None:  # first: it is what may be turned away
+                    why = daemon.registry.change_reserve(channel, reserve, now_ns)
+                    if why:
+                        raise Refusal(why)
+                if policy is not None:
+                    daemon.engine.set_policy(channel.task, policy, now_ns)
+                if priority is not None:
+                    daemon.engine.set_priority(channel.task, priority, now_ns)
+                daemon.arbiter.take_back(channel, now_ns)
+        finally:
+            daemon.arbiter.pump(now_ns)
+        return {"tasks": [c.task.name for c in channels if c.task is not None]}
 
 
 def _text(request: dict[str, Any], key: str) -> str | None:

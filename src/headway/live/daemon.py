@@ -1,20 +1,22 @@
 """The daemon: one loop over sockets, timers and deaths, around the arbiter.
 
 Everything runs in one thread. A client that misbehaves loses its connection; nothing a client does
-can make the daemon wait, because every socket is non-blocking and every message is small.
+can make the daemon wait, because every socket is non-blocking and every message is small. A mistake
+of the daemon's own is one line on stderr and costs the connection at hand; if the engine itself is
+in doubt, everybody is let go and comes back to a new one.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import os
-import select
+import resource
 import signal
 import socket
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +27,13 @@ from headway.engine.policies.ht import Ht
 from headway.engine.policies.prt import Prt
 from headway.engine.predictors import Predictor
 from headway.engine.reading import BadInput
-from headway.engine.spec import Spec, parse_spec
+from headway.engine.spec import Spec
 from headway.live import paths
 from headway.live.arbiter import Arbiter, Bounds
 from headway.live.channel import Channel, peer_of
 from headway.live.control import Control
+from headway.live.listener import Listener
+from headway.live.loop import Loop, describe_failure, log
 from headway.live.pages import Pages
 from headway.live.protocol import (
     GRANT,
@@ -42,14 +46,21 @@ from headway.live.protocol import (
     parse_hello,
     parse_message,
 )
-from headway.live.registry import Registry
+from headway.live.registry import Allow, Registry
+from headway.live.report import describe
+from headway.live.specfile import SpecFile
 
 HEARTBEAT_NS = 100_000_000
 HELLO_NS = 2_000_000_000
 """A connection that has said nothing for this long is closed."""
-BACKLOG = 1024
+FIRST_NS = 60_000_000_000
+"""How long a daemon that ends with its last client waits for the first."""
 DEFAULT_SPLIT_NS = 500_000
 DEFAULT_HOLDOFF_NS = 2_000_000
+MAX_DESCRIPTORS = 65_536
+MAX_LAUNCHED = 100
+OWN_DESCRIPTORS = 16
+"""Listeners, lock, signals, and the pages of one client while it is greeted."""
 
 
 class DaemonError(RuntimeError):
@@ -69,43 +80,72 @@ class Daemon:
         bounds: Bounds | None = None,
         observers: tuple[Observer, ...] = (),
         until_idle: bool = False,
+        allow: Allow | None = None,
     ) -> None:
         self.folder = folder
         self.split_ns = split_ns
         self.until_idle = until_idle
-        self._spec_file = spec_file
-        spec = Spec() if spec_file is None else parse_spec(Path(spec_file).read_text(), spec_file)
-        self.engine = Engine(
-            limit=spec.settings.limit,
-            background=spec.settings.background,
-            named=_with_holdoff(spec, holdoff_ns),
-            observers=observers,
-        )
-        self.engine.now_ns = time.monotonic_ns()
-        self.arbiter = Arbiter(self.engine, self._grant, bounds or Bounds())
-        self.registry = Registry(self.engine, spec)
+        self._holdoff_ns = holdoff_ns
+        self._bounds = bounds or Bounds()
+        self._observers = observers
+        try:
+            self.spec_file = SpecFile(spec_file)
+        except BadInput:
+            raise
+        except (ValueError, RecursionError) as error:
+            raise DaemonError(str(error)) from None
+        self.engine = self._new_engine()
+        self.arbiter = Arbiter(self.engine, self._grant, self._bounds)
+        allow = allow or Allow.by(self.spec_file.spec.allowed)
+        self.registry = Registry(self.engine, self.spec_file.spec, allow)
+        self.loop = Loop()
         self.control = Control(self)
         self.channels: dict[int, Channel] = {}
         self.refused = 0
+        self.restarts = 0
+        """How often the engine was in doubt and replaced."""
+        self.room = 0
+        """Clients that there are descriptors for."""
         self._numbers = 0
-        self._handlers: dict[int, Callable[[int], None]] = {}
-        self._epoll = select.epoll()
         self._stopping = False
-        self._reload = False
+        self._in_doubt = False
         self._beat_ns = 0
+        self._listeners: list[Listener] = []
+        self._since_ns = time.monotonic_ns()
         self._had_clients = False
+        self._launched: set[int] = set()
+        """Processes that `headway run` turned into programs, as pidfds."""
+        self._alive: Callable[[], None] | None = None
+
+    def _new_engine(self) -> Engine:
+        spec = self.spec_file.spec
+        engine = Engine(
+            limit=spec.settings.limit,
+            background=spec.settings.background,
+            named=_with_holdoff(spec, self._holdoff_ns),
+            observers=self._observers,
+        )
+        engine.now_ns = time.monotonic_ns()
+        return engine
 
     # -- life --------------------------------------------------------------------------------
 
-    def serve(self, ready: Callable[[], None] | None = None) -> None:
-        """Run until told to stop. `ready` is called once clients can connect."""
+    def serve(
+        self, ready: Callable[[], None] | None = None, alive: Callable[[], None] | None = None
+    ) -> None:
+        """Run until told to stop. `ready` is called once clients can connect, `alive` with every
+        heartbeat, for a watchdog."""
+        self._alive = alive
         with contextlib.ExitStack() as stack:
+            stack.callback(self.loop.close)
             paths.prepare(self.folder)
             self._lock(stack)
-            self._listen(stack, paths.client_socket(self.folder), self._accept_client)
-            self._listen(stack, paths.control_socket(self.folder), self.control.accept)
-            wake, _ = self._signals(stack)
-            self.watch(wake, lambda events: self._woken(wake))
+            self._make_room()
+            clients, control = paths.client_socket(self.folder), paths.control_socket(self.folder)
+            self._listen(stack, clients, socket.SOCK_SEQPACKET, self._accept_client)
+            self._listen(stack, control, socket.SOCK_STREAM, self.control.accept)
+            wake = self._signals(stack)
+            self.loop.watch(wake, lambda: self._woken(wake), self.stop)
             if ready is not None:
                 ready()
             try:
@@ -114,9 +154,22 @@ class Daemon:
             finally:
                 for channel in list(self.channels.values()):
                     self._drop(channel)
+                self.control.close()
+                for fd in list(self._launched):
+                    self._launch_over(fd)
 
     def stop(self) -> None:
         self._stopping = True
+
+    def _make_room(self) -> None:
+        """As many descriptors as are permitted. A client takes two; a quarter is for control, so
+        that the daemon can be asked and stopped however many clients there are."""
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        limit = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MAX_DESCRIPTORS)
+        if soft != resource.RLIM_INFINITY and soft < limit:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+        self.control.room = max(1, limit // 4)
+        self.room = max(1, (limit - OWN_DESCRIPTORS - self.control.room) // 2)
 
     def _lock(self, stack: contextlib.ExitStack) -> None:
         file = stack.enter_context(paths.lock_file(self.folder).open("a+"))
@@ -129,20 +182,23 @@ class Daemon:
         file.flush()
 
     def _listen(
-        self, stack: contextlib.ExitStack, path: Path, accept: Callable[[socket.socket], None]
+        self,
+        stack: contextlib.ExitStack,
+        path: Path,
+        kind: int,
+        accept: Callable[[socket.socket], None],
     ) -> None:
-        kind = socket.SOCK_SEQPACKET if path.name == "clients.sock" else socket.SOCK_STREAM
-        listener = stack.enter_context(socket.socket(socket.AF_UNIX, kind | socket.SOCK_NONBLOCK))
-        path.unlink(missing_ok=True)  # left by a daemon that was killed; we hold the lock
         try:
-            listener.bind(str(path))
+            listener = Listener(self.loop, path, kind, accept)
         except OSError as error:
             raise DaemonError(f"{path}: {error.strerror or error}") from None
-        listener.listen(BACKLOG)
-        stack.callback(path.unlink, missing_ok=True)
-        self.watch(listener.fileno(), lambda events: self._accept(listener, accept))
+        stack.callback(listener.close)
+        self._listeners.append(listener)
+        if self.registry.allow.uids or self.registry.allow.gids:  # who they are is asked later
+            path.chmod(0o666)
+            self.folder.chmod(0o711)
 
-    def _signals(self, stack: contextlib.ExitStack) -> tuple[int, int]:
+    def _signals(self, stack: contextlib.ExitStack) -> int:
         """Signals become readable bytes, so that they are handled between two events."""
         reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         stack.callback(os.close, reader)
@@ -152,91 +208,126 @@ class Daemon:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             previous = signal.signal(number, lambda *_: None)
             stack.callback(signal.signal, number, previous)
-        return reader, writer
+        return reader
 
     def _woken(self, reader: int) -> None:
         with contextlib.suppress(BlockingIOError):
             for number in os.read(reader, 256):
                 if number == signal.SIGHUP:
-                    self.reload()
+                    self._say_spec(self.reload())
                 else:
                     self._stopping = True
 
     def reload(self) -> str:
-        """Read the spec file again; one with a mistake changes nothing."""
-        if self._spec_file is None:
-            return ""
-        try:
-            spec = parse_spec(Path(self._spec_file).read_text(), self._spec_file)
-        except (OSError, UnicodeDecodeError, BadInput) as error:
-            return str(error)
-        self.registry.replace(spec, time.monotonic_ns())
-        return ""
+        """Read the spec file again; one with a mistake changes nothing, and is told."""
+        self._take_spec(self.spec_file.reload())
+        return self.spec_file.problem
+
+    def _take_spec(self, changed: bool) -> None:
+        if changed:
+            self.registry.replace(self.spec_file.spec)
+
+    def _refresh_spec(self) -> None:
+        """The file counts for every new channel as it is then."""
+        before = self.spec_file.problem
+        self._take_spec(self.spec_file.refresh())
+        if self.spec_file.problem != before:
+            self._say_spec(self.spec_file.problem)
+
+    def _say_spec(self, problem: str) -> None:
+        if problem:
+            log(f"the spec that was read last stays in force: {problem}")
 
     # -- the loop ----------------------------------------------------------------------------
 
-    def watch(self, fd: int, handler: Callable[[int], None]) -> None:
-        self._handlers[fd] = handler
-        self._epoll.register(fd, select.EPOLLIN)
-
-    def unwatch(self, fd: int) -> None:
-        if self._handlers.pop(fd, None) is not None:
-            with contextlib.suppress(OSError):
-                self._epoll.unregister(fd)
-
     def _turn(self) -> None:
         now_ns = time.monotonic_ns()
-        due_ns = self._next_due_ns(now_ns)
-        timeout = -1.0 if due_ns is None else max(0.0, (due_ns - now_ns) / 1e9)
-        for fd, events in self._epoll.poll(timeout):
-            handler = self._handlers.get(fd)
-            if handler is not None:
-                handler(events)
+        due_ns = self._next_due_ns()
+        self.loop.turn(None if due_ns is None else max(0.0, (due_ns - now_ns) / 1e9))
         now_ns = time.monotonic_ns()
-        due_ns = self.arbiter.next_timer_ns(now_ns)
-        if due_ns is not None and due_ns <= now_ns:
-            self.arbiter.tick(now_ns)
-        if self.channels and now_ns - self._beat_ns >= HEARTBEAT_NS:
+        try:
+            due_ns = self.arbiter.next_timer_ns()
+            if due_ns is not None and due_ns <= now_ns:
+                self.arbiter.tick(now_ns)
+        except Exception as error:
+            self._doubt(error)
+        if self._in_doubt:
+            self._start_over()
+        for listener in self._listeners:
+            listener.resume(now_ns)
+        if self._beats and now_ns - self._beat_ns >= HEARTBEAT_NS:
             self._beat(now_ns)
-        if self.until_idle and self._had_clients and not self.channels:
-            self._stopping = True
+        if self.until_idle and not self.channels:
+            self._stopping |= self._is_over(now_ns)
 
-    def _next_due_ns(self, now_ns: int) -> int | None:
-        times = [self.arbiter.next_timer_ns(now_ns)]
-        if self.channels:
+    def _is_over(self, now_ns: int) -> bool:
+        waited = self._had_clients or now_ns - self._since_ns > FIRST_NS
+        return waited and not self._launched
+
+    def launched(self, pid: int) -> None:
+        """This process becomes a program of ours, or starts some: while it lives, a daemon that
+        ends with its last client stays, however late the GPU work comes."""
+        if not self.until_idle or len(self._launched) >= MAX_LAUNCHED:
+            return
+        with contextlib.suppress(OSError):
+            fd = os.pidfd_open(pid)
+            self._launched.add(fd)
+            gone = partial(self._launch_over, fd)
+            self.loop.watch(fd, gone, gone)
+
+    def _launch_over(self, fd: int) -> None:
+        if fd in self._launched:
+            self._launched.remove(fd)
+            self._had_clients = True  # whether it ever came or not
+            self.loop.unwatch(fd)
+            self.loop.close_later(partial(os.close, fd))
+
+    def _next_due_ns(self) -> int | None:
+        times = [self.arbiter.next_timer_ns(), *(x.paused_until_ns for x in self._listeners)]
+        if self._beats:
             times.append(self._beat_ns + HEARTBEAT_NS)
+        elif self.until_idle:
+            times.append(time.monotonic_ns() + 1_000_000_000)
         return min((t for t in times if t is not None), default=None)
+
+    @property
+    def _beats(self) -> bool:
+        """Whether anybody looks; an idle daemon sleeps."""
+        return bool(self.channels) or self._alive is not None
 
     def _beat(self, now_ns: int) -> None:
         self._beat_ns = now_ns
+        if self._alive is not None:
+            self._alive()
         for channel in list(self.channels.values()):
             if channel.pages is not None:
                 channel.pages.beat(now_ns)
             elif now_ns - channel.since_ns > HELLO_NS:
                 self._drop(channel)
 
-    def _accept(self, listener: socket.socket, accept: Callable[[socket.socket], None]) -> None:
-        for _ in range(64):
-            try:
-                connection, _address = listener.accept()
-            except BlockingIOError:
-                return
-            except OSError as error:
-                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS):
-                    # No descriptor left: whoever waits in the backlog goes unmanaged meanwhile.
-                    time.sleep(0.01)
-                return
-            connection.setblocking(False)
-            try:
-                accept(connection)
-            except OSError:
-                connection.close()
+    def _doubt(self, error: Exception) -> None:
+        """The engine failed in the middle of something: what it says now is not to be relied on."""
+        log(f"the engine starts over: {describe_failure(error)}")
+        self._in_doubt = True
+
+    def _start_over(self) -> None:
+        """Let everybody go, as a daemon that died would; they come back by themselves."""
+        self._in_doubt = False
+        self.restarts += 1
+        for channel in list(self.channels.values()):
+            channel.task = None
+            self._drop(channel)
+        grants, leases = self.arbiter.grants, self.arbiter.leases
+        self.engine = self.registry.engine = self._new_engine()
+        self.arbiter = Arbiter(self.engine, self._grant, self._bounds)
+        self.arbiter.grants, self.arbiter.leases = grants, leases
 
     # -- clients -----------------------------------------------------------------------------
 
     def _accept_client(self, connection: socket.socket) -> None:
         peer = peer_of(connection)
-        if not self.registry.may_connect(peer):
+        # Those for whom there is no room hear it at once, and go unmanaged without waiting.
+        if len(self.channels) >= self.room or not self.registry.arrive(peer):
             self.refused += 1
             connection.close()
             return
@@ -244,18 +335,20 @@ class Daemon:
         channel = Channel(self._numbers, connection, peer, time.monotonic_ns())
         self.channels[channel.number] = channel
         self._had_clients = True
-        self.watch(connection.fileno(), lambda events: self._readable(channel))
+        drop = partial(self._drop, channel)
+        self.loop.watch(connection.fileno(), partial(self._readable, channel), drop)
 
     def _readable(self, channel: Channel) -> None:
         """Read what is there, but not for ever: the others want to be heard too."""
         for _ in range(16):
+            if channel.number not in self.channels:
+                return
             try:
                 data = channel.socket.recv(max(HELLO_SIZE, MESSAGE_SIZE) + 1)
             except BlockingIOError:
                 return
             except OSError:
-                self._drop(channel)
-                return
+                data = b""
             if not data:
                 self._drop(channel)
                 return
@@ -263,94 +356,63 @@ class Daemon:
                 if channel.task is None:
                     self._greet(channel, data)
                 else:
-                    self.arbiter.heard(channel, parse_message(data), time.monotonic_ns())
+                    self._hear(channel, parse_message(data))
             except (ProtocolError, OSError):
                 self.refused += 1
                 self._drop(channel)
                 return
-            if channel.number not in self.channels:
-                return
+
+    def _hear(self, channel: Channel, message: Message) -> None:
+        try:
+            self.arbiter.heard(channel, message, time.monotonic_ns())
+        except ProtocolError:
+            raise
+        except Exception as error:
+            self._doubt(error)
 
     def _greet(self, channel: Channel, data: bytes) -> None:
         hello = parse_hello(data)
+        self._refresh_spec()
         now_ns = time.monotonic_ns()
-        pages = Pages(self.split_ns)
-        channel.pages = pages
+        pages = channel.pages = Pages(self.split_ns)
         pages.beat(now_ns)
-        channel.name = hello.name
         channel.task = self.registry.enrol(channel, hello, now_ns)
         self.arbiter.add(channel)
-        socket.send_fds(
-            channel.socket,
-            [build_welcome(channel.number)],
-            [pages.daemon_fd, pages.client_fd],
-        )
+        welcome = [build_welcome(channel.number)]
+        socket.send_fds(channel.socket, welcome, [pages.daemon_fd, pages.client_fd])
         pages.close_fds()
         pidfd = channel.open_pidfd()
         if pidfd >= 0:
-            self.watch(pidfd, lambda events: self._drop(channel))
+            drop = partial(self._drop, channel)
+            self.loop.watch(pidfd, drop, drop)
 
     def _grant(self, channel: Channel) -> None:
-        with contextlib.suppress(OSError):  # full or gone; the loop notices its end
+        try:
             channel.socket.send(build_message(Message(GRANT, channel.seq)))
+        except OSError:  # gone, or it reads nothing of what it asks for
+            drop = partial(self._drop, channel)
+            self.loop.soon(drop, drop)
 
     def _drop(self, channel: Channel) -> None:
         """A connection is over, by whatever cause."""
         if self.channels.pop(channel.number, None) is None:
             return
-        self.unwatch(channel.socket.fileno())
+        self.loop.unwatch(channel.socket.fileno())
         if channel.pidfd >= 0:
-            self.unwatch(channel.pidfd)
-        now_ns = time.monotonic_ns()
-        self.arbiter.remove(channel, now_ns)
-        self.registry.leave(channel)
-        channel.close()
-
-    # -- what is told to people ----------------------------------------------------------------
+            self.loop.unwatch(channel.pidfd)
+        self.registry.leave(channel.peer)
+        # The other side hears it now, though the descriptor goes at the end of the turn.
+        with contextlib.suppress(OSError):
+            channel.socket.shutdown(socket.SHUT_RDWR)
+        self.loop.close_later(channel.close)
+        try:
+            self.arbiter.remove(channel, time.monotonic_ns())
+        except Exception as error:
+            self._doubt(error)
 
     def status(self) -> dict[str, Any]:
         """Everything `headway status` shows."""
-        return {
-            "pid": os.getpid(),
-            "folder": str(self.folder),
-            "grants": self.arbiter.grants,
-            "leases": self.arbiter.leases,
-            "refused": self.refused,
-            "channels": [self._describe(c) for c in self.channels.values() if c.task is not None],
-        }
-
-    def _describe(self, channel: Channel) -> dict[str, Any]:
-        task, pages = channel.task, channel.pages
-        assert task is not None
-        assert pages is not None
-        page = pages.client
-        reserve = task.reserve
-        state = "idle"
-        if channel.leased:
-            state = "leased"
-        elif channel.online_since_ns is not None:
-            state = "running"
-        elif task.waiting is not None:
-            state = "waiting" if task.in_ready_queue else "budget"
-        return {
-            "task": task.name,
-            "pid": channel.peer.pid,
-            "uid": channel.peer.uid,
-            "policy": task.policy.name,
-            "priority": str(task.rule),
-            "effective": task.priority,
-            "reserve": None if reserve is None else reserve.name,
-            "capacity_ns": None if reserve is None else reserve.capacity_ns,
-            "period_ns": None if reserve is None else reserve.period_ns,
-            "budget_ns": None if reserve is None else reserve.budget_ns,
-            "state": state,
-            "groups": channel.groups,
-            "passed": page.passed,
-            "free": page.free_groups,
-            "frames": page.frames,
-            "gpu_ns": task.gpu_ns,
-            "overdue": channel.overdue,
-        }
+        return describe(self)
 
 
 def _with_holdoff(spec: Spec, holdoff_ns: int) -> tuple[Policy | Predictor, ...]:

@@ -12,6 +12,7 @@ import fcntl
 import mmap
 import os
 import struct
+import threading
 
 from headway.live.protocol import MAGIC, PAGE, VERSION, ClientPage, parse_client_page
 
@@ -21,44 +22,91 @@ SEAL_SEAL, SEAL_SHRINK, SEAL_GROW, SEAL_FUTURE_WRITE = 1, 2, 4, 16
 _HEARTBEAT = 8
 _LEASE = 16
 _SPLIT = 24
-_BUSY = 8
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = (
+    ctypes.c_void_p,
+    ctypes.c_size_t,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_long,
+)
+_libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+_MAP_FAILED = ctypes.c_void_p(-1).value
+
+_fence = threading.Lock()
+"""Taking and leaving it is a full memory barrier; Python has no plainer way to say that."""
 
 
 def _memfd(name: str) -> int:
     fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    os.ftruncate(fd, PAGE)
+    try:
+        os.ftruncate(fd, PAGE)
+    except OSError:
+        os.close(fd)
+        raise
     return fd
+
+
+def _map(fd: int, protection: int) -> int:
+    """An address. Python's own mmap would keep a copy of the descriptor open for every page, and
+    descriptors are what bounds how many clients there can be."""
+    address: int | None = _libc.mmap(None, PAGE, protection, mmap.MAP_SHARED, fd, 0)
+    if address is None or address == _MAP_FAILED:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return address
 
 
 class Pages:
     """Both pages of one client, as the daemon sees them."""
 
     def __init__(self, split_ns: int) -> None:
-        self.daemon_fd = _memfd("headway-daemon")
-        self.client_fd = _memfd("headway-client")
-        self._daemon = mmap.mmap(self.daemon_fd, PAGE)
-        self._client = mmap.mmap(self.client_fd, PAGE, prot=mmap.PROT_READ)
-        struct.pack_into("<II", self._daemon, 0, MAGIC, VERSION)
-        struct.pack_into("<Q", self._daemon, _SPLIT, split_ns)
+        self.daemon_fd = self.client_fd = -1
+        self._daemon = self._client = 0
+        self._lease: ctypes.c_uint32 | None = None
+        try:
+            self.daemon_fd = _memfd("headway-daemon")
+            self.client_fd = _memfd("headway-client")
+            self._daemon = _map(self.daemon_fd, mmap.PROT_READ | mmap.PROT_WRITE)
+            self._client = _map(self.client_fd, mmap.PROT_READ)
+            self._seal()
+        except OSError:
+            self.close()
+            raise
+        head = (ctypes.c_char * PAGE).from_address(self._daemon)
+        struct.pack_into("<II", head, 0, MAGIC, VERSION)
+        struct.pack_into("<Q", head, _SPLIT, split_ns)
         # Aligned 32- and 64-bit stores: a client never sees half of one.
-        self._heartbeat = ctypes.c_uint64.from_buffer(self._daemon, _HEARTBEAT)
-        self._lease = ctypes.c_uint32.from_buffer(self._daemon, _LEASE)
-        fcntl.fcntl(
-            self.daemon_fd, F_ADD_SEALS, SEAL_FUTURE_WRITE | SEAL_SHRINK | SEAL_GROW | SEAL_SEAL
-        )
-        fcntl.fcntl(self.client_fd, F_ADD_SEALS, SEAL_SHRINK | SEAL_GROW | SEAL_SEAL)
+        self._heartbeat = ctypes.c_uint64.from_address(self._daemon + _HEARTBEAT)
+        self._lease = ctypes.c_uint32.from_address(self._daemon + _LEASE)
+
+    def _seal(self) -> None:
+        fixed = SEAL_SHRINK | SEAL_GROW | SEAL_SEAL
+        fcntl.fcntl(self.daemon_fd, F_ADD_SEALS, fixed | SEAL_FUTURE_WRITE)
+        fcntl.fcntl(self.client_fd, F_ADD_SEALS, fixed)
 
     def beat(self, now_ns: int) -> None:
         """Show that the daemon lives."""
-        self._heartbeat.value = now_ns
+        if self._daemon:
+            self._heartbeat.value = now_ns
 
     def set_lease(self, on: bool) -> None:
-        self._lease.value = 1 if on else 0
+        """Nothing read after this is older than what is written here: the client does the same the
+        other way round, so one of the two sees the other."""
+        if self._daemon and self._lease is not None:
+            self._lease.value = 1 if on else 0
+            with _fence:
+                pass
 
     @property
     def client(self) -> ClientPage:
-        """A copy of what the client says."""
-        return parse_client_page(self._client[:128])
+        """A copy of what the client says; zeros once the page is gone."""
+        return parse_client_page(
+            ctypes.string_at(self._client, 128) if self._client else bytes(128)
+        )
 
     def close_fds(self) -> None:
         """The client has its own by now."""
@@ -68,7 +116,11 @@ class Pages:
         self.daemon_fd = self.client_fd = -1
 
     def close(self) -> None:
+        """A client that still maps them finds no lease there."""
         self.close_fds()
-        del self._heartbeat, self._lease
-        self._daemon.close()
-        self._client.close()
+        if self._lease is not None:
+            self.set_lease(False)
+        for address in (self._daemon, self._client):
+            if address:
+                _libc.munmap(address, PAGE)
+        self._daemon = self._client = 0

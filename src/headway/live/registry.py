@@ -2,22 +2,51 @@
 
 from __future__ import annotations
 
+import contextlib
+import grp
 import os
 import secrets
 import time
 from dataclasses import dataclass, replace
 
 from headway.engine.core import Engine
-from headway.engine.model import DEFAULT_LEVEL, Task
+from headway.engine.model import DEFAULT_LEVEL, MAX_LEVEL, Task
 from headway.engine.priorities import PriorityRule
 from headway.engine.reserves import ReserveSpec
-from headway.engine.spec import Spec
+from headway.engine.settings import describe
+from headway.engine.spec import Allowed, Spec
 from headway.live.channel import Channel, Peer
 from headway.live.protocol import Hello
 
 TOKEN_LIFE_NS = 3_600_000_000_000
 MAX_TOKENS = 10_000
 MAX_CHANNELS_PER_USER = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class Allow:
+    """Users other than the daemon's own who may be served, and how far they may raise a priority.
+    The daemon's own user and root may do everything."""
+
+    uids: frozenset[int] = frozenset()
+    gids: frozenset[int] = frozenset()
+    max_level: int = DEFAULT_LEVEL
+    channels: int = MAX_CHANNELS_PER_USER
+    """Connections that one user may have at a time."""
+
+    @classmethod
+    def by(cls, allowed: Allowed) -> Allow:
+        """As a spec file says; a group that this machine does not know allows nobody."""
+        gids = set()
+        for name in allowed.groups:
+            with contextlib.suppress(KeyError):
+                gids.add(grp.getgrnam(name).gr_gid)
+        channels = allowed.channels or MAX_CHANNELS_PER_USER
+        return cls(frozenset(allowed.uids), frozenset(gids), allowed.priority, channels)
+
+    def names(self, peer: Peer) -> bool:
+        """Whether this user is in a table. The group is the one the kernel vouches for."""
+        return peer.uid in self.uids or peer.gid in self.gids
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +63,45 @@ class Wish:
 class Registry:
     """Names, spec entries and launch options."""
 
-    def __init__(self, engine: Engine, spec: Spec) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, spec: Spec, allow: Allow | None = None) -> None:
+        self.engine = engine
         self.spec = spec
+        self.allow = allow or Allow()
         self._wishes: dict[str, tuple[Wish, int]] = {}
         self._per_user: dict[int, int] = {}
         self._owner = os.geteuid()
 
+    # -- who may do what ---------------------------------------------------------------------
+
     def may_connect(self, peer: Peer) -> bool:
-        """The same user only, and root."""
-        if peer.uid not in (self._owner, 0):
+        """The same user, root, and who is in the table."""
+        return peer.uid in (self._owner, 0) or self.allow.names(peer)
+
+    def may_raise(self, peer: Peer, priority: PriorityRule) -> bool:
+        """Going above the default priority is for the owner of the daemon, and within bounds for
+        those whom the owner named."""
+        own = peer.uid in (self._owner, 0)
+        return priority.level <= (MAX_LEVEL if own else max(DEFAULT_LEVEL, self.allow.max_level))
+
+    def may_manage(self, peer: Peer, uid: int) -> bool:
+        """Changing what runs is for its user and for the daemon's."""
+        return peer.uid in (self._owner, 0, uid)
+
+    def arrive(self, peer: Peer) -> bool:
+        """One more connection, if this user has not too many."""
+        if not self.may_connect(peer) or self._per_user.get(peer.uid, 0) >= self.allow.channels:
             return False
-        return self._per_user.get(peer.uid, 0) < MAX_CHANNELS_PER_USER
+        self._per_user[peer.uid] = self._per_user.get(peer.uid, 0) + 1
+        return True
+
+    def leave(self, peer: Peer) -> None:
+        left = self._per_user.get(peer.uid, 0) - 1
+        if left > 0:
+            self._per_user[peer.uid] = left
+        else:
+            self._per_user.pop(peer.uid, None)
+
+    # -- launches ----------------------------------------------------------------------------
 
     def expect(self, wish: Wish) -> str:
         """Keep what a launcher said; the program shows the token when it connects."""
@@ -58,38 +114,72 @@ class Registry:
         self._wishes[token] = (wish, now_ns + TOKEN_LIFE_NS)
         return token
 
+    # -- tasks -------------------------------------------------------------------------------
+
     def enrol(self, channel: Channel, hello: Hello, now_ns: int) -> Task:
         """Make a task for a channel: launch options first, then the spec, then the default."""
-        self._per_user[channel.peer.uid] = self._per_user.get(channel.peer.uid, 0) + 1
-        kept = self._wishes.get(hello.token)
-        wish = kept[0] if kept is not None and kept[0].uid == channel.peer.uid else Wish()
-        name = wish.name or hello.name
+        wish = self._wish_of(channel, hello)
+        name = (wish.name if wish is not None else None) or hello.name
+        channel.name = name
         entry = self.spec.match(name)
         unique = f"{name}.{channel.peer.pid}"
-        if unique in self._engine.tasks:
+        if unique in self.engine.tasks:
             unique = f"{unique}.{channel.number}"
+        if entry is None and wish is None and self.spec.entries:
+            channel.note = "no entry of the spec matches it: Background"
+            return self.engine.add_background_task(unique, now_ns)
+        wish = wish or Wish()
         policy = wish.policy or (entry.policy if entry else "prt")
         priority = wish.priority or (entry.priority if entry else None)
         reserve = wish.reserve or (entry.reserve.spec if entry else None)
-        if entry is None and kept is None and self.spec.entries:
-            return self._engine.add_background_task(unique, now_ns)
-        if reserve is not None and reserve.shared is None:
-            # Several channels of one program are one task to its owner: they share its reserve.
-            reserve = replace(reserve, shared=f"{name}.{channel.peer.pid}")
-        task, _answer = self._engine.add_task(
-            unique, now_ns, policy=policy, priority=priority, reserve=reserve
-        )
+        if entry is not None and entry.reserve.background and reserve is None:
+            return self.engine.add_background_task(unique, now_ns, policy=policy)
+        if priority is not None and not self.may_raise(channel.peer, priority):
+            priority = None
+            channel.note = "its user may not go above the default priority"
+        task, _ = self.engine.add_task(unique, now_ns, policy=policy, priority=priority)
+        if reserve is not None:
+            self._reserve(channel, task, reserve, now_ns)
         return task
 
-    def leave(self, channel: Channel) -> None:
-        if channel.name:
-            self._per_user[channel.peer.uid] = self._per_user.get(channel.peer.uid, 1) - 1
+    def _wish_of(self, channel: Channel, hello: Hello) -> Wish | None:
+        wish, _ = self._wishes.get(hello.token, (None, 0))
+        return wish if wish is not None and wish.uid == channel.peer.uid else None
 
-    def replace(self, spec: Spec, now_ns: int) -> None:
-        """A new spec counts for new channels, and for those that run already."""
+    def _own_pool(self, channel: Channel, spec: ReserveSpec) -> ReserveSpec:
+        """Several channels of one program are one task to its owner: they share its reserve. And
+        what a group will cost is not known beforehand here, as it is in a simulation."""
+        shared = spec.shared or f"{channel.name}.{channel.peer.pid}"
+        predict = "history" if spec.predict == "exact" else spec.predict
+        return replace(spec, shared=shared, predict=predict)
+
+    def _reserve(self, channel: Channel, task: Task, spec: ReserveSpec, now_ns: int) -> None:
+        spec = self._own_pool(channel, spec)
+        pool = self.engine.ledger.pools.get(spec.shared or "")
+        if pool is not None and pool.members and pool.spec != spec:
+            # Whoever opened a pool chose its numbers; those who come later share what there is.
+            channel.note = f"the pool {spec.shared!r} has {describe(pool.spec)}: it counts here too"
+            spec = pool.spec
+        answer = self.engine.set_reserve(task, spec, now_ns)
+        if not answer.accepted:
+            channel.note = f"its reserve was turned away ({answer.why}): Background"
+
+    def change_reserve(self, channel: Channel, spec: ReserveSpec, now_ns: int) -> str:
+        """Give a task that runs another reserve, and its pool with it; says why not."""
+        task = channel.task
+        assert task is not None
+        spec = self._own_pool(channel, spec)
+        pool = self.engine.ledger.pools.get(spec.shared or "")
+        if pool is not None and pool.members and pool.spec != spec:
+            answer = self.engine.change_pool(spec.shared or "", spec, now_ns)
+            if not answer.accepted:
+                return answer.why
+        answer = self.engine.set_reserve(task, spec, now_ns)
+        if answer.accepted:
+            channel.note = ""
+        return answer.why
+
+    def replace(self, spec: Spec) -> None:
+        """A new spec counts for new channels."""
         self.spec = spec
-        self._engine.limit = spec.settings.limit
-
-    def may_raise(self, peer: Peer, priority: PriorityRule) -> bool:
-        """Going above the default priority is for the owner of the daemon."""
-        return priority.level <= DEFAULT_LEVEL or peer.uid in (self._owner, 0)
+        self.engine.limit = spec.settings.limit

@@ -61,8 +61,8 @@ class HoldOff(Policy):
 
     A program that submits again right after its completion would otherwise lose the GPU to a less
     important one between every two of its groups. For `holdoff_ns` after a completion only tasks at
-    least as important as the one that completed are admitted. Nobody starves: a group that has
-    waited for `patience_ns` goes all the same.
+    least as important as the one that completed are admitted. Nobody starves: once a ready group
+    has waited for `patience_ns`, the GPU is kept for nobody.
     """
 
     def __init__(self, holdoff_ns: int = 0, patience_ns: int = DEFAULT_PATIENCE_NS) -> None:
@@ -75,15 +75,19 @@ class HoldOff(Policy):
     def read(cls, table: Table) -> HoldOff:
         return cls(table.duration("holdoff", 0), table.duration("patience", DEFAULT_PATIENCE_NS))
 
-    def keeps_off(self, group: Group, gpu: Gpu, now_ns: int) -> bool:
+    def keeps_off(self, group: Group, gpu: Gpu, engine: Engine) -> bool:
         """Is this idle GPU kept free for a task more important than this group's?"""
         last = gpu.last_task
         if not self.holdoff_ns or last is None or not last.alive:
             return False
         if last.rank >= group.task.rank or last.waiting is not None:
             return False
-        until_ns = min(gpu.idle_ns + self.holdoff_ns, group.submitted_ns + self.patience_ns)
-        if now_ns >= until_ns:
+        until_ns = gpu.idle_ns + self.holdoff_ns
+        if engine.now_ns >= until_ns:
+            return False
+        oldest_ns = min(ready.submitted_ns for ready in engine.ready())
+        until_ns = min(until_ns, oldest_ns + self.patience_ns)
+        if engine.now_ns >= until_ns:
             return False
         self._until_ns = until_ns
         return True

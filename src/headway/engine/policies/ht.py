@@ -21,6 +21,6 @@ class Ht(HoldOff):
 
     def admits(self, group: Group, gpu: Gpu, engine: Engine) -> bool:
         if not gpu.online:
-            return not self.keeps_off(group, gpu, engine.now_ns)
+            return not self.keeps_off(group, gpu, engine)
         task = group.task
         return gpu.online[0].task is task and engine.best_ready_rank() >= task.rank

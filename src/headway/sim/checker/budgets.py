@@ -359,6 +359,8 @@ class Budgets:
 
     def _check_bandwidth(self, reserve: ReserveBook, ns: int) -> None:
         allowed_ns = reserve.allowed_ahead_ns
+        if self._tolerance_ns:  # a late replenishment lets one more group through before it
+            allowed_ns += reserve.longest_ns
         if reserve.ahead_ns > allowed_ns:
             self._report(
                 ns,

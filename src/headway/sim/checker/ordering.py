@@ -116,7 +116,7 @@ class Ordering:
         if policy not in ("prt", "ht", "fifo") or not task.is_ready:
             return None
         for gpu in self._books.gpus.values():
-            if policy == "fifo" or (not gpu.online and not _is_kept(gpu, group, now_ns)):
+            if policy == "fifo" or (not gpu.online and not self._is_kept(gpu, group, now_ns)):
                 return gpu
             if not gpu.online:
                 continue
@@ -124,13 +124,15 @@ class Ordering:
                 return gpu
         return None
 
-
-def _is_kept(gpu: GpuBook, group: GroupBook, now_ns: int) -> bool:
-    """Whether an idle GPU is held off for the more important task that used it last."""
-    task, last = group.task, gpu.last
-    if last is None or last.rank >= task.rank or last.waiting is not None:
-        return False
-    return now_ns < min(gpu.free_ns + task.holdoff_ns, group.submitted_ns + task.patience_ns)
+    def _is_kept(self, gpu: GpuBook, group: GroupBook, now_ns: int) -> bool:
+        """Whether an idle GPU is held off for the more important task that used it last."""
+        task, last = group.task, gpu.last
+        if last is None or last.rank >= task.rank or last.waiting is not None:
+            return False
+        if now_ns >= gpu.free_ns + task.holdoff_ns:
+            return False
+        ready = [g.submitted_ns for t, g in self._books.waiting.items() if t.is_ready]
+        return now_ns < min(ready) + task.patience_ns
 
 
 def _place(group: GroupBook) -> tuple[int, int, int]:

@@ -16,11 +16,18 @@ from headway.view.errors import UserError
 @click.option("--split", default="0.5ms", show_default=True, help="Split groups above this.")
 @click.option("--holdoff", default="2ms", show_default=True, help="Keep an idle GPU so long.")
 @click.option("--until-idle", is_flag=True, help="End with the last client.")
+@click.option("--trace", metavar="F.pftrace", help="Record everything, until the daemon stops.")
 @click.option("--cpu", type=click.IntRange(min=0), help="Stay on this CPU.")
 def command(
-    spec_file: str | None, split: str, holdoff: str, until_idle: bool, cpu: int | None
+    spec_file: str | None,
+    split: str,
+    holdoff: str,
+    until_idle: bool,
+    trace: str | None,
+    cpu: int | None,
 ) -> None:
     """Serve programs that run under Headway, in the foreground."""
+    from headway.engine.events import Observer, Recorder
     from headway.engine.units import DurationError, parse_duration
     from headway.live import paths
     from headway.live.daemon import Daemon, DaemonError
@@ -38,23 +45,34 @@ def command(
     with contextlib.suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(2))
     try:
-        daemon = Daemon(
-            paths.runtime_folder(),
-            spec_file=spec_file,
-            split_ns=durations_ns["--split"],
-            holdoff_ns=durations_ns["--holdoff"],
-            until_idle=until_idle,
-        )
-        daemon.serve(notify_ready)
+        with contextlib.ExitStack() as stack:
+            observers: tuple[Observer, ...] = ()
+            if trace is not None:
+                from headway.view.traces.writer import TraceWriter
+
+                observers = (Recorder(stack.enter_context(TraceWriter(trace)).write),)
+            daemon = Daemon(
+                paths.runtime_folder(),
+                spec_file=spec_file,
+                split_ns=durations_ns["--split"],
+                holdoff_ns=durations_ns["--holdoff"],
+                observers=observers,
+                until_idle=until_idle,
+            )
+            watched = bool(os.environ.get("WATCHDOG_USEC"))
+            daemon.serve(
+                lambda: notify(b"READY=1"), (lambda: notify(b"WATCHDOG=1")) if watched else None
+            )
+            daemon.engine.tell("ended", True)
     except (DaemonError, OSError) as error:
         raise UserError(f"headway daemon: {error}") from None
 
 
-def notify_ready() -> None:
+def notify(message: bytes) -> None:
     """Tell systemd, where it started us (Type=notify)."""
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notifier, contextlib.suppress(OSError):
         notifier.connect("\0" + address[1:] if address.startswith("@") else address)
-        notifier.send(b"READY=1")
+        notifier.send(message)

@@ -23,7 +23,12 @@ def command(as_json: bool) -> None:
         f"daemon {status['pid']} in {status['folder']}: {status['grants']} grants,"
         f" {status['leases']} leases, {status['refused']} connections refused"
     )
+    if status["spec_problem"]:
+        click.echo(f"the spec file is not in force as it is: {status['spec_problem']}")
     print_tasks(status)
+    for entry in status["channels"]:
+        if entry["note"]:
+            click.echo(f"{entry['task']}: {entry['note']}")
 
 
 def fetch() -> dict[str, Any]:

@@ -1,0 +1,174 @@
+/* Finding the real functions, and being found in their place: by dlsym, eglGetProcAddress and
+ * glXGetProcAddress. Direct links find the wrappers by themselves. */
+#define _GNU_SOURCE
+#include "loader.h"
+#include "gate.h"
+#include <dlfcn.h>
+#include <errno.h>
+#include <link.h>
+#include <string.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+/* ---- finding the real functions ---------------------------------------------------------- */
+
+static void *(*real_dlsym)(void *, const char *);
+static void *(*real_dlopen)(const char *, int);
+
+void hw_find_loader(void) {
+    static const char *versions[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};
+    for (size_t i = 0; i < 3 && !(real_dlsym && real_dlopen); i++) {
+        if (!real_dlsym) real_dlsym = dlvsym(RTLD_NEXT, "dlsym", versions[i]);
+        if (!real_dlopen) real_dlopen = dlvsym(RTLD_NEXT, "dlopen", versions[i]);
+    }
+}
+
+/* A library that was loaded RTLD_LOCAL is not in RTLD_NEXT's scope: ask the caller's own libraries. */
+static void *from_caller(const char *name, void *caller) {
+    Dl_info info;
+    struct link_map *map = NULL;
+    if (!caller || !dladdr1(caller, &info, (void **)&map, RTLD_DL_LINKMAP)) return NULL;
+    if (!map || !map->l_name) return NULL;
+    void *library = real_dlopen(map->l_name[0] ? map->l_name : NULL, RTLD_LAZY | RTLD_NOLOAD);
+    void *found = library ? real_dlsym(library, name) : NULL;
+    if (library) dlclose(library);
+    return found;
+}
+
+/* A program may unload its GL library and load it again: what we keep must stay where it is. */
+static void *keep(void *function) {
+    Dl_info info;
+    if (function && real_dlopen && dladdr(function, &info) && info.dli_fname)
+        real_dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+    return function;
+}
+
+/* Leaves no trace in errno or dlerror: the program did not ask. */
+void *hw_resolve(const char *name, void *own, void *caller) {
+    static const char *libraries[] = {"libGL.so.1", "libGLESv2.so.2", "libEGL.so.1", "libGLX.so.0",
+                                      "libOpenGL.so.0"};
+    if (!real_dlsym) hw_find_loader();
+    if (!real_dlsym || !real_dlopen) return NULL;
+    int error = errno;
+    void *found = real_dlsym(RTLD_NEXT, name);
+    if (!found || found == own) found = from_caller(name, caller);
+    for (size_t i = 0; i < sizeof libraries / sizeof *libraries && (!found || found == own); i++) {
+        void *library = real_dlopen(libraries[i], RTLD_LAZY | RTLD_NOLOAD);
+        if (!library) continue;
+        found = real_dlsym(library, name);
+        dlclose(library);
+    }
+    if (found == own) found = NULL;
+    keep(found);
+    dlerror();
+    errno = error;
+    return found;
+}
+
+/* ---- dlsym, eglGetProcAddress, glXGetProcAddress ---------------------------------------------- */
+
+typedef void *(*lookup)(const char *);
+static lookup real_eglGetProcAddress, real_glXGetProcAddress, real_glXGetProcAddressARB;
+EXPORT void *eglGetProcAddress(const char *name);
+EXPORT void *glXGetProcAddress(const unsigned char *name);
+EXPORT void *glXGetProcAddressARB(const unsigned char *name);
+
+static const struct hw_hook lookups[] = {
+    {"eglGetProcAddress", (void *)eglGetProcAddress, (void **)&real_eglGetProcAddress},
+    {"glXGetProcAddress", (void *)glXGetProcAddress, (void **)&real_glXGetProcAddress},
+    {"glXGetProcAddressARB", (void *)glXGetProcAddressARB, (void **)&real_glXGetProcAddressARB},
+};
+
+static const struct hw_hook *find_hook(const char *name) {
+    if (!name || ((name[0] != 'g' || name[1] != 'l') && strncmp(name, "egl", 3))) return NULL;
+    for (size_t i = 0; i < hw_hook_count; i++)
+        if (!strcmp(hw_hooks[i].name, name)) return &hw_hooks[i];
+    for (size_t i = 0; i < sizeof lookups / sizeof *lookups; i++)
+        if (!strcmp(lookups[i].name, name)) return &lookups[i];
+    return NULL;
+}
+
+/* What a look-up found: ours in its place, if it is hooked and if it exists at all. */
+static void *replace(const char *name, void *found) {
+    const struct hw_hook *hook = found ? find_hook(name) : NULL;
+    if (!hook || found == hook->wrapper) return found;
+    if (!*hook->real) *hook->real = keep(found);
+    return hook->wrapper;
+}
+
+#define LOOK_UP(function, type) \
+    void *function(type name) { \
+        if (!real_##function) \
+            real_##function = (lookup)hw_resolve(#function, (void *)function, __builtin_return_address(0)); \
+        return real_##function ? replace((const char *)name, real_##function((const char *)name)) : NULL; \
+    }
+LOOK_UP(eglGetProcAddress, const char *)
+LOOK_UP(glXGetProcAddress, const unsigned char *)
+LOOK_UP(glXGetProcAddressARB, const unsigned char *)
+
+#define NOWHERE ((void *)1) /* as the code below knows */
+
+/* A look-up in a library: ours if the library has it. NULL: let the real dlsym answer, which looks at
+ * who called it, so it must be reached by a jump. */
+__attribute__((used, visibility("hidden"))) void *hw_dlsym(void *handle, const char *name) {
+    if (!real_dlsym) hw_find_loader();
+    const struct hw_hook *hook = handle == RTLD_NEXT || !real_dlsym ? NULL : find_hook(name);
+    if (!hook) return NULL;
+    void *found = real_dlsym(handle, name);
+    /* The whole program was searched and only we have it: without us it would not be there. */
+    if (found == hook->wrapper && !*hook->real && !(*hook->real = hw_resolve(name, found, NULL))) {
+        real_dlsym(RTLD_NEXT, name); /* for dlerror */
+        return NOWHERE;
+    }
+    return replace(name, found);
+}
+
+__attribute__((used, visibility("hidden"))) void *hw_real_dlsym(void) { return (void *)real_dlsym; }
+
+/* RTLD_DEEPBIND would make a library see its own copies first, and the gate would be passed by. */
+__attribute__((used, visibility("hidden"))) int hw_dlopen_mode(const char *file, int mode) {
+    (void)file;
+    return hw_gate_enabled() ? mode & ~RTLD_DEEPBIND : mode;
+}
+
+/* The real dlopen searches the RUNPATH of whoever called it: a jump, too. */
+__attribute__((used, visibility("hidden"))) void *hw_real_dlopen(void) {
+    if (!real_dlopen) hw_find_loader();
+    return (void *)real_dlopen;
+}
+
+#if defined(__x86_64__)
+__asm__(".text\n.globl dlsym\n.type dlsym, @function\ndlsym:\n"
+        "  push %rdi\n  push %rsi\n  sub $8, %rsp\n"
+        "  call hw_dlsym\n"
+        "  test %rax, %rax\n  jz 1f\n"
+        "  cmp $1, %rax\n  jne 2f\n  xor %eax, %eax\n"
+        "2: add $24, %rsp\n  ret\n"
+        "1: call hw_real_dlsym\n"
+        "  add $8, %rsp\n  pop %rsi\n  pop %rdi\n  jmp *%rax\n"
+        ".size dlsym, .-dlsym\n"
+        ".globl dlopen\n.type dlopen, @function\ndlopen:\n"
+        "  push %rdi\n  push %rsi\n  sub $8, %rsp\n"
+        "  call hw_dlopen_mode\n  mov %eax, 8(%rsp)\n"
+        "  call hw_real_dlopen\n"
+        "  add $8, %rsp\n  pop %rsi\n  pop %rdi\n  jmp *%rax\n"
+        ".size dlopen, .-dlopen\n");
+#elif defined(__aarch64__)
+__asm__(".text\n.globl dlsym\n.type dlsym, %function\ndlsym:\n"
+        "  stp x29, x30, [sp, #-32]!\n  stp x0, x1, [sp, #16]\n"
+        "  bl hw_dlsym\n"
+        "  cbz x0, 1f\n"
+        "  cmp x0, #1\n  csel x0, xzr, x0, eq\n"
+        "  ldp x29, x30, [sp], #32\n  ret\n"
+        "1: bl hw_real_dlsym\n  mov x16, x0\n"
+        "  ldp x0, x1, [sp, #16]\n  ldp x29, x30, [sp], #32\n  br x16\n"
+        ".size dlsym, .-dlsym\n"
+        ".globl dlopen\n.type dlopen, %function\ndlopen:\n"
+        "  stp x29, x30, [sp, #-32]!\n  str x0, [sp, #16]\n"
+        "  bl hw_dlopen_mode\n  str x0, [sp, #24]\n"
+        "  bl hw_real_dlopen\n  mov x16, x0\n"
+        "  ldp x0, x1, [sp, #16]\n  ldp x29, x30, [sp], #32\n  br x16\n"
+        ".size dlopen, .-dlopen\n");
+#else
+#error "dlsym and dlopen must be reached by a jump: add it for this processor"
+#endif

@@ -1,0 +1,35 @@
+"""A display and built programs, once per session, for the tests that run real GL programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration import gl
+
+
+@pytest.fixture(scope="session")
+def display() -> Iterator[str]:
+    assert not gl.missing(), f"missing: {gl.missing()}; scripts/install-packages has them"
+    with gl.xvfb() as name:
+        yield name
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return gl.compile_programs(tmp_path_factory.mktemp("programs"))
+
+
+@pytest.fixture
+def bare_stage(display: str, built: Path) -> Iterator[gl.Stage]:
+    """No daemon runs there yet."""
+    with gl.stage(display, built) as made:
+        yield made
+
+
+@pytest.fixture
+def stage(bare_stage: gl.Stage) -> gl.Stage:
+    bare_stage.daemon()
+    return bare_stage

@@ -1,0 +1,306 @@
+"""Real GL programs on a software GPU under Xvfb: how tests start and measure them."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import functools
+import json
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from headway.live import launcher
+
+PROGRAMS = Path(__file__).parent.parent / "programs"
+HEADWAY = str(Path(sys.executable).with_name("headway"))
+GPU_CPU = (os.cpu_count() or 1) - 1
+"""The CPU that plays the GPU: what `headway run --software-gpu` takes."""
+LIBRARIES = {
+    "bomb": ["-lEGL", "-lGLESv2"],
+    "frames": ["-lEGL", "-lGLESv2", "-lpthread", "-ldl"],
+    "gates": ["-lEGL", "-lGLESv2"],
+    "glx": ["-lGL", "-lX11"],
+    "count": ["-ldl"],
+    "static": ["-static"],
+}
+NEEDED = ("Xvfb", "gcc", "es2gears_x11", "glxgears", "glmark2-es2")
+
+
+def missing() -> list[str]:
+    """What these tests need and this machine does not have."""
+    return [name for name in NEEDED if shutil.which(name) is None]
+
+
+def wait_until(
+    condition: Callable[[], bool], what: str, *, seconds: float = 20.0, step: float = 0.01
+) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"{seconds:g} s went by without {what}"
+        time.sleep(step)
+
+
+@contextlib.contextmanager
+def xvfb() -> Iterator[str]:
+    """An X server on a free display, kept off the CPU that plays the GPU; its DISPLAY."""
+    reader, writer = os.pipe()
+    server = subprocess.Popen(
+        ["Xvfb", "-displayfd", str(writer), "-screen", "0", "1280x1024x24", "-noreset"],
+        pass_fds=[writer],
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    os.close(writer)
+    try:
+        with os.fdopen(reader) as answer:
+            number = answer.readline().strip()
+        assert number, "Xvfb did not start"
+        if GPU_CPU > 0:
+            os.sched_setaffinity(server.pid, set(range(GPU_CPU)))
+        yield f":{number}"
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def compile_programs(folder: Path) -> Path:
+    """Build everything in tests/programs."""
+    for source in sorted(PROGRAMS.glob("*.c")):
+        shared = ["-shared", "-fPIC"] if source.stem == "count" else []
+        target = folder / (f"{source.stem}.so" if shared else source.stem)
+        compile_program(source, target, *shared, *LIBRARIES[source.stem])
+    compile_program(PROGRAMS / "frames.c", folder / "unlinked", "-DUNLINKED", "-lpthread", "-ldl")
+    return folder
+
+
+def compile_program(source: Path, target: Path, *options: str) -> None:
+    command = ["gcc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror"]
+    subprocess.run([*command, "-o", str(target), str(source), *options], check=True)
+
+
+@contextlib.contextmanager
+def machine_alone() -> Iterator[None]:
+    """There is one software GPU: whoever measures on it waits for the others to finish."""
+    with (Path(tempfile.gettempdir()) / f"headway-gl-{os.getuid()}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@dataclass
+class Program:
+    """A program that runs, and the frames it has shown."""
+
+    process: subprocess.Popen[str]
+    counter: Path
+
+    def frames(self) -> int:
+        try:
+            data = self.counter.read_bytes()
+        except FileNotFoundError:
+            return 0
+        return int(struct.unpack_from("<Q", data)[0]) if len(data) >= 8 else 0
+
+    def frame_rate(self, seconds: float, *, warm_up: float = 0.5) -> float:
+        wait_until(lambda: self.frames() > 0 or self.ended(), "a first frame")
+        assert not self.ended(), "the program ended before it was measured"
+        time.sleep(warm_up)
+        before, start = self.frames(), time.monotonic()
+        time.sleep(seconds)  # it is the time that is measured
+        return (self.frames() - before) / (time.monotonic() - start)
+
+    def ended(self) -> bool:
+        return self.process.poll() is not None
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        if not self.ended():
+            self.process.send_signal(number)
+        return self.process.wait(timeout=20)
+
+
+@dataclass
+class Stage:
+    """A display, the built programs and a private Headway folder."""
+
+    display: str
+    built: Path
+    folder: Path
+    programs: list[Program] = field(default_factory=list)
+    daemons: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def environment(self, **more: str) -> dict[str, str]:
+        env = {k: v for k, v in os.environ.items() if not k.startswith("HEADWAY_")}
+        env |= {"DISPLAY": self.display, "HEADWAY_DIR": str(self.folder)}
+        return env | {"LIBGL_ALWAYS_SOFTWARE": "1", **more}
+
+    def unmanaged(self) -> dict[str, str]:
+        """One device as under --software-gpu, with nobody at the gate."""
+        preload = f"{launcher.library()}:{self.built / 'count.so'}"
+        device = {"LP_NUM_THREADS": "1", "HEADWAY_SOFTWARE_GPU": str(GPU_CPU)}
+        return self.environment(LD_PRELOAD=preload, **device)
+
+    def run(
+        self, *command: str, options: Sequence[str] = (), headway: bool = True, **more: Any
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a program to its end, under Headway or not."""
+        prefix = [HEADWAY, "run", "--software-gpu", *options, "--"] if headway else []
+        env = self.environment(**more.pop("env", {}))
+        settings: dict[str, Any] = {"text": True, "capture_output": True, "timeout": 60, **more}
+        return subprocess.run([*prefix, *command], env=env, check=False, **settings)
+
+    def start(
+        self,
+        *command: str,
+        options: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        stdout: int | IO[str] = subprocess.DEVNULL,
+    ) -> Program:
+        """Start a program under Headway, or in the given environment as it is."""
+        counter = self.folder / f"frames-{len(self.programs)}"
+        if env is None:
+            prefix = [HEADWAY, "run", "-q", "--software-gpu", *options, "--"]
+            env = self.environment(LD_PRELOAD=str(self.built / "count.so"))
+        else:
+            prefix = []
+        process = subprocess.Popen(
+            [*prefix, *command],
+            env={**env, "FRAME_COUNT": str(counter)},
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        program = Program(process, counter)
+        self.programs.append(program)
+        return program
+
+    def daemon(self, *options: str) -> subprocess.Popen[bytes]:
+        """A daemon of our own, ready to serve."""
+        process = subprocess.Popen(
+            [HEADWAY, "daemon", *options],
+            env=self.environment(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        self.daemons.append(process)
+        wait_until(lambda: self.status() is not None, "a daemon that answers")
+        return process
+
+    def status(self) -> dict[str, Any] | None:
+        result = subprocess.run(
+            [HEADWAY, "status", "--json"],
+            env=self.environment(),
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        return None if result.returncode else dict(json.loads(result.stdout))
+
+    def channels(self, name: str | None = None) -> list[dict[str, Any]]:
+        """The daemon's channels, all or those of one task."""
+        status = self.status() or {"channels": []}
+        return [c for c in status["channels"] if name is None or c["task"].startswith(name)]
+
+    def is_managed(self, name: str) -> bool:
+        """Its groups went to the gate: the hooks fire."""
+        return any(c["groups"] > 0 for c in self.channels(name))
+
+    def stop_programs(self) -> None:
+        for program in self.programs:
+            program.stop(signal.SIGKILL)
+        self.programs.clear()
+
+    def close(self) -> None:
+        self.stop_programs()
+        for process in self.daemons:
+            process.kill()
+            process.wait()
+        self.daemons.clear()
+        subprocess.run([HEADWAY, "stop"], env=self.environment(), check=False, capture_output=True)
+
+
+@contextlib.contextmanager
+def stage(display: str, built: Path) -> Iterator[Stage]:
+    # Not pytest's own folder: the name of a socket may have 107 characters only.
+    with tempfile.TemporaryDirectory(prefix="headway-gl-") as name:
+        folder = Path(name)
+        made = Stage(display, built, folder)
+        try:
+            with machine_alone():
+                yield made
+        finally:
+            made.close()
+
+
+@functools.cache
+def runs_as_one_device() -> bool:
+    """With one CPU the GPU and everything else share it, and nothing can be measured."""
+    return (os.cpu_count() or 1) > 1
+
+
+GEARS = "es2gears_x11"
+BOMB_SECONDS = "60"
+PE, AE, SHARED = "2.5ms/25ms:pe", "2.5ms/25ms:ae", "2.5ms/25ms"
+
+
+@dataclass(frozen=True)
+class Case:
+    """The important program beside some bombs."""
+
+    title: str
+    bombs: int = 0
+    policy: str | None = "prt"
+    """None: nobody at the gate."""
+    reserve: tuple[str, ...] = ()
+    """Options that give the bombs a budget."""
+
+
+def cases(bombs: int) -> list[Case]:
+    """What an important program can meet beside so many bombs."""
+    return [
+        Case("unmanaged", bombs, None),
+        Case("PRT", bombs),
+        Case("HT", bombs, "ht"),
+        Case("PRT, bombs in PE 2.5ms/25ms", bombs, "prt", ("--reserve", PE)),
+        Case("PRT, bombs in AE 2.5ms/25ms", bombs, "prt", ("--reserve", AE)),
+        Case("PRT, bombs share 2.5ms/25ms", bombs, "prt", ("--reserve", SHARED, "--shared", "all")),
+    ]
+
+
+def measure(stage: Stage, case: Case, seconds: float) -> float:
+    """Frames per second of the important program in such company."""
+    bomb = (str(stage.built / "bomb"), BOMB_SECONDS)
+    try:
+        if case.policy is None:
+            for _ in range(case.bombs):
+                stage.start(*bomb, env=stage.unmanaged())
+            gears = stage.start(GEARS, env=stage.unmanaged())
+        else:
+            policy = ("--policy", case.policy)
+            for number in range(case.bombs):
+                low = ("--name", f"bomb{number}", "--priority", "1", *policy, *case.reserve)
+                stage.start(*bomb, options=low)
+            names = [f"bomb{number}" for number in range(case.bombs)]
+            wait_until(lambda: all(map(stage.is_managed, names)), "all bombs at the gate")
+            gears = stage.start(GEARS, options=("--name", "gears", "--priority", "9", *policy))
+        return gears.frame_rate(seconds)
+    finally:
+        stage.stop_programs()
+
+
+def table(rates: Mapping[str, float], alone: float) -> str:
+    """Frame rates, and what part of alone they are."""
+    width = max(map(len, rates))
+    lines = [
+        f"{title:{width}}  {rate:7.0f} fps  {rate / alone:5.2f}" for title, rate in rates.items()
+    ]
+    return "\n".join([f"{'alone':{width}}  {alone:7.0f} fps   1.00", *lines])

@@ -1,0 +1,300 @@
+"""The arbiter, the registry and the daemon's own mistakes, without processes and with our clock."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headway.engine.core import Engine
+from headway.engine.events import Recorder
+from headway.engine.model import Group
+from headway.engine.priorities import Fixed
+from headway.engine.reserves import ReserveSpec
+from headway.live.arbiter import Arbiter, Bounds
+from headway.live.channel import Channel, Peer
+from headway.live.daemon import Daemon
+from headway.live.listener import Listener
+from headway.live.loop import Loop
+from headway.live.pages import Pages
+from headway.live.protocol import (
+    COMPLETE,
+    RELEASE,
+    SUBMIT,
+    WITHDRAW,
+    Message,
+    ProtocolError,
+    build_hello,
+    build_message,
+    parse_hello,
+)
+from headway.live.registry import Allow, Registry, Wish
+from headway.sim.checker import Checker
+
+MS = 1_000_000
+
+
+class Bench:
+    """An engine, an arbiter, and channels whose clients are played by the test."""
+
+    def __init__(self) -> None:
+        self.granted: list[tuple[str, int]] = []
+        self.checker = Checker()
+        observer = Recorder(self.checker.feed)
+        self.engine = Engine(observers=[observer])
+        self.arbiter = Arbiter(
+            self.engine, lambda c: self.granted.append((c.name, c.seq)), Bounds(60 * MS)
+        )
+        self.channels: list[Channel] = []
+        self._ends: list[socket.socket] = []
+
+    def channel(self, name: str, *, policy: str = "prt", level: int = 0, at_ns: int = 0) -> Channel:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        channel = Channel(len(self.channels), ours, Peer(1, 0, 0), 0)
+        channel.name, channel.pages = name, Pages(0)
+        channel.task, _ = self.engine.add_task(name, at_ns, policy=policy, priority=Fixed(level))
+        self.arbiter.add(channel)
+        self.channels.append(channel)
+        self._ends.append(theirs)
+        return channel
+
+    def hear(self, channel: Channel, kind: int, seq: int, at_ns: int) -> None:
+        self.arbiter.heard(channel, Message(kind, seq), at_ns)
+
+    def say_busy(self, channel: Channel, used_ns: int = 0) -> None:
+        assert channel.pages is not None
+        os.pwrite(channel.pages.client_fd, (1).to_bytes(4, "little"), 8)
+        os.pwrite(channel.pages.client_fd, used_ns.to_bytes(8, "little"), 32)
+
+    def close(self) -> None:
+        for channel in self.channels:
+            channel.close()
+        for end in self._ends:
+            end.close()
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    bench = Bench()
+    yield bench
+    bench.close()
+
+
+def test_a_long_group_keeps_the_gpu_for_its_bound_after_somebody_came(bench: Bench) -> None:
+    long, other = bench.channel("long"), bench.channel("other")
+    bench.hear(long, SUBMIT, 1, 0)
+    bench.hear(other, SUBMIT, 1, 500 * MS)
+    assert bench.arbiter.next_timer_ns() == 560 * MS
+    bench.arbiter.tick(559 * MS)
+    assert bench.granted == [("long", 1)]
+    bench.arbiter.tick(560 * MS)
+    assert bench.granted == [("long", 1), ("other", 1)]
+    assert long.overdue == 1
+    assert long.task is not None
+    assert long.task.gpu_ns == 560 * MS
+
+
+def test_words_about_a_group_that_is_over_change_nothing(bench: Bench) -> None:
+    late, other = bench.channel("late"), bench.channel("other")
+    bench.hear(late, SUBMIT, 1, 0)
+    bench.hear(other, SUBMIT, 7, 0)
+    bench.arbiter.tick(60 * MS)
+    for kind in (COMPLETE, RELEASE, WITHDRAW, COMPLETE):
+        bench.hear(late, kind, 1, 61 * MS)
+    bench.hear(other, COMPLETE, 6, 62 * MS)
+    bench.hear(late, SUBMIT, 2, 63 * MS)
+    assert bench.granted == [("late", 1), ("other", 7)]
+    bench.hear(late, WITHDRAW, 1, 64 * MS)  # of the group before
+    bench.hear(other, COMPLETE, 7, 65 * MS)
+    assert bench.granted[-1] == ("late", 2)
+
+
+def test_a_busy_lease_is_not_overdue_before_it_was_taken_back(bench: Bench) -> None:
+    holder, other = bench.channel("holder"), bench.channel("other")
+    bench.hear(holder, SUBMIT, 1, 0)
+    bench.hear(holder, COMPLETE, 1, MS)
+    assert holder.leased
+    bench.say_busy(holder)
+    bench.arbiter.tick(1000 * MS)
+    assert holder.leased
+    bench.hear(other, SUBMIT, 1, 2000 * MS)
+    assert holder.revoked
+    bench.arbiter.tick(2059 * MS)
+    assert bench.granted == [("holder", 1)]
+    bench.hear(holder, RELEASE, 1, 2059 * MS)
+    assert bench.granted[-1] == ("other", 1)
+    assert holder.task is not None
+    assert holder.task.gpu_ns == (1 + 59) * MS  # its group, and what the other waited for it
+
+
+@pytest.mark.parametrize("used_ns", [0, 2**64 - 1])
+def test_what_a_lease_was_used_for_is_believed_within_what_is_possible(
+    bench: Bench, used_ns: int
+) -> None:
+    holder = bench.channel("holder")
+    bench.hear(holder, SUBMIT, 1, 0)
+    bench.hear(holder, COMPLETE, 1, MS)
+    bench.say_busy(holder, used_ns)
+    bench.hear(holder, SUBMIT, 2, 11 * MS)
+    assert holder.task is not None
+    assert holder.task.gpu_ns == (1 + (10 if used_ns else 0)) * MS
+
+
+def test_several_groups_online_at_once_end_each_by_itself(bench: Bench) -> None:
+    one, two = bench.channel("one", policy="fifo"), bench.channel("two", policy="fifo")
+    three = bench.channel("three")
+    for channel in (one, two, three):
+        bench.hear(channel, SUBMIT, 1, 0)
+    assert bench.granted == [("one", 1), ("two", 1)]
+    bench.arbiter.remove(one, MS)
+    assert bench.granted[2:] == []
+    bench.hear(two, COMPLETE, 1, 2 * MS)
+    assert bench.granted[2:] == [("three", 1)]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_any_order_of_words_keeps_the_rules_of_the_engine(seed: int) -> None:
+    pick = random.Random(seed)
+    bench = Bench()
+    now_ns, made = 0, 0
+    channels: list[Channel] = []
+    for _ in range(3000):
+        now_ns += pick.choice((0, 1, 1000, MS, 30 * MS))
+        while (due_ns := bench.arbiter.next_timer_ns()) is not None and due_ns <= now_ns:
+            bench.arbiter.tick(due_ns)
+        if len(channels) < 5:
+            made += 1
+            policy = pick.choice(("prt", "ht"))
+            channel = bench.channel(
+                f"c{made}", policy=policy, level=pick.randrange(3), at_ns=now_ns
+            )
+            channels.append(channel)
+            if pick.random() < 0.5:
+                reserve = ReserveSpec("pe", 5 * MS, 20 * MS, pick.choice((None, "pool")))
+                assert channel.task is not None
+                bench.engine.set_reserve(channel.task, reserve, now_ns)
+        channel = pick.choice(channels)
+        if pick.random() < 0.03:
+            bench.arbiter.remove(channel, now_ns)
+            channels.remove(channel)
+            continue
+        if pick.random() < 0.3:
+            bench.say_busy(channel, pick.choice((0, MS, 2**64 - 1)))
+        seq = pick.choice((channel.seq, channel.seq, channel.seq + 1))
+        bench.hear(channel, pick.choice((SUBMIT, SUBMIT, COMPLETE, RELEASE, WITHDRAW)), seq, now_ns)
+    assert bench.checker.violations == []
+    assert len(bench.granted) > 300
+    bench.close()
+
+
+def test_an_unknown_message_is_an_error_of_its_sender(bench: Bench) -> None:
+    with pytest.raises(ProtocolError, match="unknown type 99"):
+        bench.hear(bench.channel("odd"), 99, 0, 0)
+
+
+# -- who may -------------------------------------------------------------------------------------
+
+
+def test_other_users_are_served_only_if_the_owner_named_them_and_within_limits() -> None:
+    me = os.geteuid()
+    stranger, named = Peer(1, me + 1, me + 1), Peer(1, me + 2, me + 2)
+    member = Peer(1, me + 3, 777)
+    allow = Allow(uids=frozenset({named.uid}), gids=frozenset({777}), max_level=5, channels=2)
+    registry = Registry(Engine(), Daemon(Path("unused")).spec_file.spec, allow)
+    assert not registry.arrive(stranger)
+    assert registry.may_raise(named, Fixed(5))
+    assert not registry.may_raise(named, Fixed(6))
+    assert registry.may_raise(Peer(1, me, me), Fixed(1000))
+    assert [registry.arrive(member) for _ in range(3)] == [True, True, False]
+    registry.leave(member)
+    assert registry.arrive(member)
+    assert registry.may_manage(Peer(1, me, me), named.uid)
+    assert not registry.may_manage(member, named.uid)
+
+
+def test_the_token_of_another_user_counts_for_nothing() -> None:
+    bench = Bench()
+    registry = Registry(bench.engine, Daemon(Path("unused")).spec_file.spec)
+    token = registry.expect(Wish(name="vip", priority=Fixed(9), uid=4711))
+    channel = bench.channel("thief")
+    task = registry.enrol(channel, parse_hello(build_hello("thief", token)), 0)
+    assert task.priority == 0
+    bench.close()
+
+
+# -- the daemon's own mistakes -------------------------------------------------------------------
+
+
+def test_a_failing_engine_is_replaced_and_everybody_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    daemon = Daemon(tmp_path)
+    daemon.room = 10
+    ends = []
+    for _ in range(2):
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        daemon._accept_client(ours)
+        theirs.send(build_hello("client"))
+        ends.append(theirs)
+    daemon._turn()
+    assert [c["state"] for c in daemon.status()["channels"]] == ["idle", "idle"]
+
+    def fail(group: Group, now_ns: int) -> None:
+        raise KeyError("a mistake")
+
+    monkeypatch.setattr(daemon.engine, "submit", fail)
+    ends[0].send(build_message(Message(SUBMIT, 1)))
+    daemon._turn()
+    assert daemon.status()["channels"] == []
+    assert daemon.status()["restarts"] == 1
+    assert "the engine starts over: KeyError: 'a mistake'" in capfd.readouterr().err
+    for end in ends:
+        end.settimeout(5)
+        while end.recv(1000):  # the welcome, then the end
+            pass
+        end.close()
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setblocking(False)
+    daemon._accept_client(ours)
+    theirs.send(build_hello("again"))
+    theirs.send(build_message(Message(SUBMIT, 1)))
+    daemon._turn()
+    assert [c["state"] for c in daemon.status()["channels"]] == ["running"]
+    theirs.close()
+    daemon._turn()
+    daemon.loop.close()
+
+
+def test_a_listener_without_descriptors_pauses_and_opens_again(tmp_path: Path) -> None:
+    loop = Loop()
+    came: list[socket.socket] = []
+    listener = Listener(loop, tmp_path / "door", socket.SOCK_STREAM, came.append)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as knocking:
+        knocking.connect(str(tmp_path / "door"))
+        next_fd = os.dup(0)
+        os.close(next_fd)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (next_fd, hard))
+        try:
+            loop.turn(5)
+            loop.turn(0)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        until_ns = listener.paused_until_ns
+        assert until_ns is not None
+        assert came == []
+        listener.resume(until_ns - 1)
+        loop.turn(0)
+        assert came == []
+        listener.resume(until_ns)
+        loop.turn(5)
+        assert len(came) == 1
+        came[0].close()
+    listener.close()
+    loop.close()
