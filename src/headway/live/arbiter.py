@@ -4,6 +4,9 @@ A lease is an online group of the engine that lasts until it is taken back: whil
 the GPU, its holder passes its gate without asking. When somebody does, the lease is taken from the
 page first and the holder's page is read after that; a holder that was about to go does it the other
 way round, so one of the two notices the other.
+
+A holder that is more important than all who wait keeps its lease while it goes on using it, just as
+the policies' hold-off keeps an idle GPU for it; both end when somebody's patience does.
 """
 
 from __future__ import annotations
@@ -115,7 +118,9 @@ class Arbiter:
         self.engine.advance(now_ns)
         if self.engine.queue.entries:
             for holder in [c for c in self._online if c.leased and not c.revoked]:
-                self._revoke(holder, now_ns)
+                holder.keep_ns = self._keep_until_ns(holder, now_ns)
+                if now_ns >= holder.keep_ns:
+                    self._revoke(holder, now_ns)
         group = self.engine.dispatch(now_ns)
         while group is not None:
             channel = self._by_task[group.task.name]
@@ -133,7 +138,7 @@ class Arbiter:
                 channel.bound_ns = None
         else:
             for channel in self._online:
-                if channel.bound_ns is None:
+                if channel.bound_ns is None and (channel.revoked or not channel.leased):
                     channel.bound_ns = now_ns + self.bounds.hold_ns
 
     def tick(self, now_ns: int) -> None:
@@ -150,6 +155,7 @@ class Arbiter:
         times = [self.engine.next_timer_ns()]
         if self.engine.queue.entries:
             times.extend(channel.bound_ns for channel in self._online)
+            times.extend(c.keep_ns for c in self._online if c.leased and not c.revoked)
         return min((time for time in times if time is not None), default=None)
 
     def _go(self, channel: Channel, now_ns: int) -> None:
@@ -176,11 +182,12 @@ class Arbiter:
     # -- leases ------------------------------------------------------------------------------
 
     def _maybe_lease(self, channel: Channel, now_ns: int) -> None:
-        """Nobody else wants the GPU: whoever used it last may go on without asking."""
+        """Nobody else wants the GPU, or nobody as important: whoever used it last may go on
+        without asking."""
         task, pages = channel.task, channel.pages
-        if task is None or pages is None or task.reserve is not None:
+        if task is None or pages is None or task.reserve is not None or self._online:
             return
-        if self._online or self.engine.queue.entries:
+        if self.engine.queue.entries and self._patience_ends_ns(channel) <= now_ns:
             return
         channel.group = Group(task, channel.index)
         self.engine.submit(channel.group, now_ns)
@@ -191,9 +198,30 @@ class Arbiter:
         channel.index += 1
         self._go(channel, now_ns)
         channel.leased, channel.revoked = True, False
+        channel.since_lease_ns = now_ns
         channel.used_before_ns = pages.client.used_ns
         self.leases += 1
         pages.set_lease(True)
+
+    def _patience_ends_ns(self, holder: Channel) -> int:
+        """Until when those who wait let the holder go first: not at all unless it is more important
+        than each of them and its policy holds off."""
+        task = holder.task
+        if task is None or not task.policy.holdoff_ns:
+            return 0
+        if self.engine.best_ready_rank() <= task.rank:
+            return 0
+        return min(g.submitted_ns for g in self.engine.ready()) + task.policy.patience_ns
+
+    def _keep_until_ns(self, holder: Channel, now_ns: int) -> int:
+        """When its lease has to be looked at again: by then it is idle for the hold-off, or the
+        patience of the others is over."""
+        task, pages = holder.task, holder.pages
+        if task is None or pages is None:
+            return now_ns
+        page = pages.client
+        active_ns = now_ns if page.busy else max(min(page.last_ns, now_ns), holder.since_lease_ns)
+        return min(active_ns + task.policy.holdoff_ns, self._patience_ends_ns(holder))
 
     def take_back(self, channel: Channel, now_ns: int) -> None:
         """Its circumstances changed, say by a reserve: it must ask for every group again."""

@@ -50,6 +50,9 @@ class Channel:
         self.online_since_ns: int | None = None
         self.bound_ns: int | None = None
         """When it loses the GPU, while others wait for it."""
+        self.since_lease_ns = 0
+        self.keep_ns: int | None = None
+        """While others wait: when the lease has to be looked at again."""
         self.leased = False
         """The online group is a lease: everything it does until it is taken back."""
         self.revoked = False

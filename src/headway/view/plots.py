@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headway.engine.events import Observer
 from headway.engine.model import Group
@@ -15,6 +15,8 @@ from headway.view.files import whole_or_nothing
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from headway.sim.papers.figure import Plot
 
 MAX_SLICES = 2000
 MAX_TIMELINE_TASKS = 40
@@ -177,21 +179,20 @@ def _bars(axes: Axes, names: Sequence[str], series: Mapping[str, Mapping[str, fl
     axes.set_xticks(range(len(names)), list(names))
 
 
-def plot_data(path: str, title: str, panels: Sequence[Any]) -> None:
-    """Panels of bars or lines, as the papers' figures give them."""
-    figure = _new_figure(10, 4 * len(panels))
+def plot_figure(path: str, title: str, plot: Plot) -> None:
+    """A figure of a paper, as our simulation gives it."""
+    figure = _new_figure(10, 5)
     figure.suptitle(title)
-    for axes, panel in zip(
-        figure.subplots(len(panels), 1, squeeze=False)[:, 0], panels, strict=True
-    ):
-        if panel.kind == "bars":
-            _bars(axes, panel.groups, panel.series)
-        else:
-            for label, points in panel.series.items():
-                axes.plot([x for x, _ in points], [y for _, y in points], label=label)
-            axes.set_ylim(bottom=0)
-        axes.set_xlabel(panel.x_label)
-        axes.set_ylabel(panel.y_label)
-        axes.set_title(panel.title, fontsize="medium")
+    axes = figure.subplots()
+    if plot.kind == "bars" and plot.groups is not None:
+        series = {c.name: dict(zip(plot.groups, c.y, strict=True)) for c in plot.curves}
+        _bars(axes, plot.groups, series)
+    else:
+        for curve in plot.curves:
+            axes.plot(curve.x or range(len(curve.y)), curve.y, label=curve.name)
+        axes.set_ylim(bottom=0)
+    axes.set_xlabel(plot.x_label)
+    axes.set_ylabel(plot.y_label)
+    if axes.get_legend_handles_labels()[0]:
         axes.legend(fontsize="small", ncols=3)
     save(figure, path)
