@@ -26,6 +26,8 @@ class Bounds:
 
     hold_ns: int = 60_000_000
     """A group loses the GPU after others have waited for it for this long."""
+    leases: bool = True
+    """Whether a program may pass without asking at all; without, every group is asked for."""
 
 
 class Arbiter:
@@ -186,6 +188,8 @@ class Arbiter:
         without asking."""
         task, pages = channel.task, channel.pages
         if task is None or pages is None or task.reserve is not None or self._online:
+            return
+        if not self.bounds.leases:
             return
         if self.engine.queue.entries and self._patience_ends_ns(channel) <= now_ns:
             return

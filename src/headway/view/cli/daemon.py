@@ -15,6 +15,7 @@ from headway.view.errors import UserError
 @click.option("--spec", "spec_file", metavar="FILE", help="Policies, priorities and reserves.")
 @click.option("--split", default="0.5ms", show_default=True, help="Split groups above this.")
 @click.option("--holdoff", default="2ms", show_default=True, help="Keep an idle GPU so long.")
+@click.option("--no-leases", is_flag=True, help="Have every group asked for (for measurements).")
 @click.option("--until-idle", is_flag=True, help="End with the last client.")
 @click.option("--trace", metavar="F.pftrace", help="Record everything, until the daemon stops.")
 @click.option("--cpu", type=click.IntRange(min=0), help="Stay on this CPU.")
@@ -22,6 +23,7 @@ def command(
     spec_file: str | None,
     split: str,
     holdoff: str,
+    no_leases: bool,
     until_idle: bool,
     trace: str | None,
     cpu: int | None,
@@ -30,6 +32,7 @@ def command(
     from headway.engine.events import Observer, Recorder
     from headway.engine.units import DurationError, parse_duration
     from headway.live import paths
+    from headway.live.arbiter import Bounds
     from headway.live.daemon import Daemon, DaemonError
 
     durations_ns = {}
@@ -56,6 +59,7 @@ def command(
                 spec_file=spec_file,
                 split_ns=durations_ns["--split"],
                 holdoff_ns=durations_ns["--holdoff"],
+                bounds=Bounds(leases=not no_leases),
                 observers=observers,
                 until_idle=until_idle,
             )

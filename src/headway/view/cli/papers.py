@@ -1,0 +1,116 @@
+"""`headway papers`"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import click
+
+from headway.view.errors import UserError
+
+if TYPE_CHECKING:
+    from headway.sim.papers import Figure, FigureResult
+
+DOES_NOT_HOLD = 1
+
+
+@click.group(name="papers")
+def command() -> None:
+    """Run the papers' experiments and check their claims."""
+
+
+@command.command(name="list")
+def list_figures() -> None:
+    """List the figures."""
+    from headway.sim.papers import figures
+
+    for figure in figures().values():
+        click.echo(f"{figure.id:<17} {figure.title}")
+
+
+def _figure(name: str) -> Figure:
+    from headway.sim.papers import figures
+
+    known = figures()
+    plain = re.sub(r"fig0*(\d)", r"fig\1", name)  # fig08 is fig8
+    if plain not in known:
+        raise UserError(f"papers: found {name!r}, expected one that `headway papers list` shows")
+    return known[plain]
+
+
+@command.command()
+@click.argument("figure")
+@click.option("--variant", metavar="NAME", help="Only this variant.")
+def show(figure: str, variant: str | None) -> None:
+    """Print the scenarios behind a figure, as files that headway sim runs."""
+    from headway.sim.papers import to_toml
+
+    variants = _figure(figure).variants()
+    if variant is not None and variant not in variants:
+        names = ", ".join(variants)
+        raise UserError(f"papers: --variant: found {variant!r}, expected one of {names}")
+    for name, scenario in variants.items():
+        if variant in (None, name):
+            click.echo(f"# {figure}, variant {name}\n{to_toml(scenario)}")
+
+
+@command.command()
+@click.argument("names", nargs=-1, required=True, metavar="FIGURE...")
+@click.option("--plot", metavar="F.png", help="Draw the figure.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, a line a figure.")
+@click.option("--seeds", type=click.IntRange(1, 100), help="How many runs to average over.")
+@click.option("--strict", is_flag=True, help="Exit with 1 if a claim does not hold.")
+def run(
+    names: tuple[str, ...], plot: str | None, as_json: bool, seeds: int | None, strict: bool
+) -> int:
+    """Run figures and state each claim: holds, or does not hold and why. `all` runs all."""
+    from headway.sim.papers import SEEDS, as_dict, figures, plot_data, run_figure
+
+    chosen = [*figures().values()] if names == ("all",) else [_figure(name) for name in names]
+    if plot is not None:
+        from headway.view.plots import check_format
+
+        check_format(plot)
+        if len(chosen) > 1:
+            raise UserError("--plot draws one figure: expected one name, found several")
+    failed = 0
+    for figure in chosen:
+        result = run_figure(figure, SEEDS if seeds is None else range(1, seeds + 1))
+        failed += sum(not claim.holds for claim in result.claims)
+        if as_json:
+            import msgspec
+
+            click.echo(msgspec.json.encode(as_dict(result)))
+        else:
+            _print(result)
+        if plot is not None:
+            from headway.view.plots import plot_figure
+
+            plot_figure(plot, f"{figure.id}: {figure.title}", plot_data(result))
+    return DOES_NOT_HOLD if strict and failed else 0
+
+
+def _print(result: FigureResult) -> None:
+    """What every task did, then the claims: the paper's number beside ours."""
+    from rich.console import Console
+
+    from headway.sim.papers import NUMBER_HEADER, number_rows
+    from headway.view.results import new_table
+
+    console = Console(highlight=False)
+    figure = result.figure
+    console.print(f"[bold]{figure.id}[/bold]  {figure.title}\n{figure.shows}")
+    table = new_table("")
+    for place, column in enumerate(NUMBER_HEADER):
+        table.add_column(column, justify="left" if place < 2 else "right")
+    previous = ""
+    for variant, *cells in number_rows(result):
+        table.add_row(variant if variant != previous else "", *cells)
+        previous = variant
+    console.print(table)
+    for claim in result.claims:
+        verdict = "holds" if claim.holds else "does not hold"
+        console.print(f"{verdict}: {claim.text}", markup=False)
+        console.print(f"    paper {claim.paper}, ours {claim.ours} ({claim.reason})", markup=False)
+    console.print()
