@@ -19,6 +19,9 @@ from headway.engine.model import Group
 from headway.live.channel import Channel
 from headway.live.protocol import COMPLETE, RELEASE, SUBMIT, WITHDRAW, Message, ProtocolError
 
+LOOK_AGAIN_NS = 500_000
+"""How soon a lease that is in use is looked at again while others wait."""
+
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
@@ -125,13 +128,17 @@ class Arbiter:
                     self._revoke(holder, now_ns)
         group = self.engine.dispatch(now_ns)
         while group is not None:
-            channel = self._by_task[group.task.name]
-            self._go(channel, now_ns)
-            channel.groups += 1
-            self.grants += 1
-            self._grant(channel)
+            self._let_go(group, now_ns)
             group = self.engine.dispatch(now_ns)
         self._set_bounds(now_ns)
+
+    def _let_go(self, group: Group, now_ns: int) -> None:
+        """The engine decided; tell the program."""
+        channel = self._by_task[group.task.name]
+        self._go(channel, now_ns)
+        channel.groups += 1
+        self.grants += 1
+        self._grant(channel)
 
     def _set_bounds(self, now_ns: int) -> None:
         """A long group harms nobody until somebody waits: from then on it has so much time."""
@@ -191,13 +198,19 @@ class Arbiter:
             return
         if not self.bounds.leases:
             return
-        if self.engine.queue.entries and self._patience_ends_ns(channel) <= now_ns:
-            return
+        if self.engine.queue.entries:
+            if self.engine.best_ready_rank() <= task.rank:
+                return
+            if self._patience_ends_ns(channel) <= now_ns:
+                return
         channel.group = Group(task, channel.index)
         self.engine.submit(channel.group, now_ns)
-        if self.engine.dispatch(now_ns) is None:  # its policy lets it wait; then it asks
+        decided = self.engine.dispatch(now_ns)
+        if decided is not channel.group:  # its policy lets it wait, or another one's comes first
             self.engine.withdraw(task, now_ns)
             channel.group = None
+            if decided is not None:
+                self._let_go(decided, now_ns)
             return
         channel.index += 1
         self._go(channel, now_ns)
@@ -208,24 +221,27 @@ class Arbiter:
         pages.set_lease(True)
 
     def _patience_ends_ns(self, holder: Channel) -> int:
-        """Until when those who wait let the holder go first: not at all unless it is more important
-        than each of them and its policy holds off."""
+        """Until when those who wait let the holder go first: not at all if one of them is more
+        important, or, unless the policy passes equals, as important."""
         task = holder.task
-        if task is None or not task.policy.holdoff_ns:
+        if task is None or not task.policy.patience_ns:
             return 0
-        if self.engine.best_ready_rank() <= task.rank:
+        best_rank = self.engine.best_ready_rank()
+        if best_rank < task.rank or (best_rank == task.rank and not task.policy.passes_equals):
             return 0
         return min(g.submitted_ns for g in self.engine.ready()) + task.policy.patience_ns
 
     def _keep_until_ns(self, holder: Channel, now_ns: int) -> int:
-        """When its lease has to be looked at again: by then it is idle for the hold-off, or the
-        patience of the others is over."""
+        """When its lease has to be looked at again: by then it is idle for the hold-off (equals are
+        not held off, only passed), or the patience of the others is over."""
         task, pages = holder.task, holder.pages
         if task is None or pages is None:
             return now_ns
         page = pages.client
-        active_ns = now_ns if page.busy else max(min(page.last_ns, now_ns), holder.since_lease_ns)
-        return min(active_ns + task.policy.holdoff_ns, self._patience_ends_ns(holder))
+        last_ns = max(min(page.last_ns, now_ns), holder.since_lease_ns)
+        pause_ns = task.policy.holdoff_ns if self.engine.best_ready_rank() > task.rank else 0
+        idle_ns = now_ns + max(pause_ns, LOOK_AGAIN_NS) if page.busy else last_ns + pause_ns
+        return min(idle_ns, self._patience_ends_ns(holder))
 
     def take_back(self, channel: Channel, now_ns: int) -> None:
         """Its circumstances changed, say by a reserve: it must ask for every group again."""

@@ -164,7 +164,8 @@ class Control:
         if wish.priority is not None and not self._daemon.registry.may_raise(peer, wish.priority):
             raise Refusal("this user may not go above the default priority")
         self._daemon.launched(peer.pid)
-        return {"token": self._daemon.registry.expect(wish)}
+        token = self._daemon.registry.expect(wish)
+        return {"token": token, "software_gpu": self._daemon.software_gpu}
 
     def do_status(self, request: dict[str, Any], peer: Peer) -> dict[str, Any]:
         return {"status": self._daemon.status()}

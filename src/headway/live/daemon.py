@@ -81,10 +81,13 @@ class Daemon:
         observers: tuple[Observer, ...] = (),
         until_idle: bool = False,
         allow: Allow | None = None,
+        software_gpu: int | None = None,
     ) -> None:
         self.folder = folder
         self.split_ns = split_ns
         self.until_idle = until_idle
+        self.software_gpu = software_gpu
+        """The CPU that plays the GPU for every program that is launched; None: a real one."""
         self._holdoff_ns = holdoff_ns
         self._bounds = bounds or Bounds()
         self._observers = observers

@@ -49,6 +49,11 @@ def why_not_interposed(program: str) -> str | None:
     return None
 
 
+def device_cpu() -> int:
+    """The CPU that plays the GPU: the last one."""
+    return (os.cpu_count() or 1) - 1
+
+
 def environment(folder: Path, token: str, *, software_gpu: int | None) -> dict[str, str]:
     """The environment of a managed program; its own LD_PRELOAD is kept, after ours."""
     env = dict(os.environ)

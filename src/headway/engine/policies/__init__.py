@@ -35,6 +35,8 @@ class Policy(ABC):
     """A promise: `admits` is never true while the GPU's online list holds something."""
     takes_idle: bool = False
     """A promise: `admits` is always true for the first ready group when the GPU is idle."""
+    passes_equals: bool = False
+    """Whether a task may go on past ready tasks that are as important as it is."""
     decides: bool = True
     """Whether a dispatch costs a scheduling decision (a driver without a manager makes none)."""
 

@@ -19,6 +19,8 @@ class Ht(HoldOff):
     (ii) no ready task of higher priority waits.
     """
 
+    passes_equals = True
+
     def admits(self, group: Group, gpu: Gpu, engine: Engine) -> bool:
         if not gpu.online:
             return not self.keeps_off(group, gpu, engine)

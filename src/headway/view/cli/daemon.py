@@ -18,6 +18,7 @@ from headway.view.errors import UserError
 @click.option("--no-leases", is_flag=True, help="Have every group asked for (for measurements).")
 @click.option("--until-idle", is_flag=True, help="End with the last client.")
 @click.option("--trace", metavar="F.pftrace", help="Record everything, until the daemon stops.")
+@click.option("--software-gpu", is_flag=True, help="Programs run as by headway run --software-gpu.")
 @click.option("--cpu", type=click.IntRange(min=0), help="Stay on this CPU.")
 def command(
     spec_file: str | None,
@@ -26,12 +27,13 @@ def command(
     no_leases: bool,
     until_idle: bool,
     trace: str | None,
+    software_gpu: bool,
     cpu: int | None,
 ) -> None:
     """Serve programs that run under Headway, in the foreground."""
     from headway.engine.events import Observer, Recorder
     from headway.engine.units import DurationError, parse_duration
-    from headway.live import paths
+    from headway.live import launcher, paths
     from headway.live.arbiter import Bounds
     from headway.live.daemon import Daemon, DaemonError
 
@@ -41,9 +43,10 @@ def command(
             durations_ns[option] = parse_duration(text)
         except DurationError as error:
             raise UserError(f"{option}: found {text!r}, expected {error}") from None
-    if cpu is not None:
-        with contextlib.suppress(OSError):
-            os.sched_setaffinity(0, {cpu})
+    device = launcher.device_cpu() if software_gpu else None
+    cpus = {cpu} if cpu is not None else os.sched_getaffinity(0) - {device}
+    with contextlib.suppress(OSError):
+        os.sched_setaffinity(0, cpus)
     # Decisions are short and others wait for them: ahead of ordinary programs, if permitted.
     with contextlib.suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(2))
@@ -62,6 +65,7 @@ def command(
                 bounds=Bounds(leases=not no_leases),
                 observers=observers,
                 until_idle=until_idle,
+                software_gpu=device,
             )
             watched = bool(os.environ.get("WATCHDOG_USEC"))
             daemon.serve(

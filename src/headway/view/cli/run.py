@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import click
 
@@ -44,17 +45,17 @@ def command(
     folder = paths.runtime_folder()
     wish = {"name": name, "policy": policy, "priority": priority}
     wish |= {"reserve": reserve, "shared": shared}
-    token = ""
+    answer: dict[str, Any] = {}
     try:
         program = launcher.find_program(command_line[0])
         launcher.library()
         try:
-            token = client.ask(folder, {"do": "run", **wish})["token"]
+            answer = client.ask(folder, {"do": "run", **wish})
         except client.NoDaemon:
             if no_daemon:
                 raise
-            client.start(folder)
-            token = client.ask(folder, {"do": "run", **wish})["token"]
+            client.start(folder, *(["--software-gpu"] if software_gpu else []))
+            answer = client.ask(folder, {"do": "run", **wish})
         problem = launcher.why_not_interposed(program)
         if problem is not None:
             raise launcher.LaunchError(f"{command_line[0]} cannot be managed: {problem}")
@@ -66,6 +67,6 @@ def command(
         if not quiet:
             click.echo(f"headway: {error}; it runs unmanaged", err=True)
         os.execvp(command_line[0], list(command_line))  # noqa: S606 - that is the point
-    device = (os.cpu_count() or 1) - 1 if software_gpu else None
-    env = launcher.environment(folder, token, software_gpu=device)
+    device = launcher.device_cpu() if software_gpu else answer.get("software_gpu")
+    env = launcher.environment(folder, answer["token"], software_gpu=device)
     os.execvpe(command_line[0], list(command_line), env)  # noqa: S606
