@@ -335,7 +335,7 @@ class Engine:
         if task.waiting is not None:
             raise ValueError(f"{task.name} submitted {group} while {task.waiting} waits")
         self.now_ns = now_ns
-        group.submitted_ns = now_ns
+        group.submitted_ns = group.ready_ns = now_ns
         task.waiting = group
         if task.plain:
             for call in self._on_submitted:

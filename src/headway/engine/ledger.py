@@ -110,6 +110,7 @@ class Ledger:
             self._arm(reserve, now_ns)
             if not reserve.lets_through(group):
                 return
+        group.ready_ns = now_ns
         self._queue.push(group)
 
     def charge(self, reserve: Reserve, executed_ns: int, now_ns: int) -> None:
@@ -118,7 +119,7 @@ class Ledger:
         # A boundary at this very instant comes after the completion, hence the minus one.
         self._arm(reserve, now_ns - 1)
         if reserve.waiting:
-            self._recheck(reserve)
+            self._recheck(reserve, now_ns)
 
     def advance(self, now_ns: int) -> None:
         """Replenish what is due by now."""
@@ -154,7 +155,7 @@ class Ledger:
     def update(self, reserve: Reserve, now_ns: int) -> None:
         """The budget changed: set the timer, and see who may go."""
         self._arm(reserve, now_ns)
-        self._recheck(reserve)
+        self._recheck(reserve, now_ns)
 
     def _arm(self, reserve: Reserve, from_ns: int) -> None:
         """Have the reserve replenished at its first boundary after `from_ns`."""
@@ -165,11 +166,12 @@ class Ledger:
         self._timer_count += 1
         heappush(self.timers, (reserve.next_ns, self._timer_count, reserve))
 
-    def _recheck(self, reserve: Reserve) -> None:
+    def _recheck(self, reserve: Reserve, now_ns: int) -> None:
         for task, group in reserve.waiting.items():
             lets_through = reserve.lets_through(group)
             if lets_through != task.in_ready_queue:
                 if lets_through:
+                    group.ready_ns = now_ns
                     self._queue.push(group)
                 else:
                     self._queue.pull(task)

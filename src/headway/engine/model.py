@@ -55,6 +55,7 @@ class Group:
         "index",
         "predicted_ns",
         "prediction",
+        "ready_ns",
         "signature",
         "started_ns",
         "submitted_ns",
@@ -64,6 +65,7 @@ class Group:
 
     # Set on the way: by submission, dispatch, and execution.
     submitted_ns: int
+    ready_ns: int
     dispatched_ns: int
     gpu: Gpu
     started_ns: int

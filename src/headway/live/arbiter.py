@@ -229,7 +229,7 @@ class Arbiter:
         best_rank = self.engine.best_ready_rank()
         if best_rank < task.rank or (best_rank == task.rank and not task.policy.passes_equals):
             return 0
-        return min(g.submitted_ns for g in self.engine.ready()) + task.policy.patience_ns
+        return min(g.ready_ns for g in self.engine.ready()) + task.policy.patience_ns
 
     def _keep_until_ns(self, holder: Channel, now_ns: int) -> int:
         """When its lease has to be looked at again: by then it is idle for the hold-off (equals are

@@ -63,8 +63,8 @@ class HoldOff(Policy):
 
     A program that submits again right after its completion would otherwise lose the GPU to a less
     important one between every two of its groups. For `holdoff_ns` after a completion only tasks at
-    least as important as the one that completed are admitted. Nobody starves: once a ready group
-    has waited for `patience_ns`, the GPU is kept for nobody.
+    least as important as the one that completed are admitted. Nobody starves: once a group has
+    been ready for `patience_ns`, the GPU is kept for nobody.
     """
 
     def __init__(self, holdoff_ns: int = 0, patience_ns: int = DEFAULT_PATIENCE_NS) -> None:
@@ -87,7 +87,7 @@ class HoldOff(Policy):
         until_ns = gpu.idle_ns + self.holdoff_ns
         if engine.now_ns >= until_ns:
             return False
-        oldest_ns = min(ready.submitted_ns for ready in engine.ready())
+        oldest_ns = min(ready.ready_ns for ready in engine.ready())
         until_ns = min(until_ns, oldest_ns + self.patience_ns)
         if engine.now_ns >= until_ns:
             return False

@@ -49,6 +49,8 @@ class TaskBook:
     holdoff_ns: int = 0
     patience_ns: int = 0
     reserve: ReserveBook | None = None
+    joined_ns: int = 0
+    """When it was given that reserve, or none."""
     debt_ns: int = 0
     """Debt of a reserve of its own that it left; the next one takes it over."""
     waiting: GroupBook | None = None
@@ -98,6 +100,8 @@ class ReserveBook:
     anchor_ns: int
     shared: bool
     members: set[TaskBook] = field(default_factory=set)
+    gained_ns: int = 0
+    """When its budget last grew."""
     lent: list[RequestBook] = field(default_factory=list)
     """Requests through which servers hold this reserve's budget, in the order of lending."""
     inherited: set[RequestBook] = field(default_factory=set)

@@ -59,6 +59,7 @@ class Budgets:
             self._compare(reserve, event.budget_ns, event.ns, "with the debt that joined it")
             return
         self._pass(reserve, event.ns)
+        reserve.gained_ns = event.ns
         reserve.kind = event.policy
         reserve.capacity_ns = event.capacity_ns
         anchor_ns = reserve.anchor_ns
@@ -120,6 +121,7 @@ class Budgets:
             self._debtor = new if task.debt_ns else None
             task.debt_ns = 0
         task.reserve = new
+        task.joined_ns = event.ns
         self._to_lend.extend(requests)
 
     def leave(self, task: TaskBook, ns: int) -> None:
@@ -201,6 +203,7 @@ class Budgets:
         reserve = self._reserve(event.reserve, event.ns)
         if reserve is None:
             return
+        reserve.gained_ns = event.ns
         boundary = reserve.boundary(event.ns)
         late_ns = event.ns - reserve.anchor_ns - boundary * reserve.period_ns
         if late_ns > self._tolerance_ns:
@@ -336,6 +339,7 @@ class Budgets:
                 "inheritance",
                 f"{moved_ns} ns moved from {giver.name} to {taker.name}, not {amount_ns}",
             )
+        taker.gained_ns = ns
         self._move(giver, taker, moved_ns)
         self._check_bandwidth(giver, ns)
         return moved_ns

@@ -131,7 +131,12 @@ class Ordering:
             return False
         if now_ns >= gpu.free_ns + task.holdoff_ns:
             return False
-        ready = [g.submitted_ns for t, g in self._books.waiting.items() if t.is_ready]
+        # Since when a group is ready is not in the stream; not before its reserve last gained.
+        ready = [
+            max(g.submitted_ns, t.joined_ns, 0 if t.reserve is None else t.reserve.gained_ns)
+            for t, g in self._books.waiting.items()
+            if t.is_ready
+        ]
         return now_ns < min(ready) + task.patience_ns
 
 
