@@ -5,7 +5,7 @@ STAMP := .venv/.headway
 
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
 
 $(STAMP): pyproject.toml CMakeLists.txt scripts/setup scripts/install-packages $(wildcard shim/*)
 	scripts/setup $(PYTHON)
@@ -39,6 +39,14 @@ test: lint ## All tests, after the linters
 .PHONY: bench
 bench: setup ## Speed against SimPy, and memory over ten million groups
 	$(BIN)/python benchmarks/simulator.py
+
+.PHONY: bench-live
+bench-live: setup ## Protection, overhead, latency, deaths and fuzz of the live part (ten minutes)
+	$(BIN)/python -m benchmarks.live_protection
+	$(BIN)/python -m benchmarks.live_overhead
+	$(BIN)/python -m benchmarks.daemon_latency
+	$(BIN)/python -m benchmarks.kill_campaign
+	$(BIN)/python -m benchmarks.protocol_fuzz
 
 .PHONY: clean
 clean: ## Remove what was built

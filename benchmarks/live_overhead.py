@@ -10,12 +10,13 @@ kernel scheduler had to do. Rounds are interleaved and medians compared.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import re
 import statistics
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tests.integration import gl
 
@@ -41,9 +42,11 @@ def main() -> int:
         "gate": gate,
     }
     seen: dict[tuple[str, str], list[float]] = {}
-    with tempfile.TemporaryDirectory() as folder, gl.xvfb() as display:
+    with TemporaryDirectory() as folder, gl.xvfb() as display:
         built = gl.compile_programs(Path(folder))
-        with gl.stage(display, built) as stage, gl.stage(display, built) as asking:
+        with gl.stage(display, built) as stage, contextlib.ExitStack() as stack:
+            asking = gl.Stage(display, built, Path(stack.enter_context(TemporaryDirectory())))
+            stack.callback(asking.close)
             stage.daemon()
             asking.daemon("--no-leases")
             for number in range(options.repeats):
