@@ -317,3 +317,32 @@ def test_the_software_gpu_is_one_cpu(stage: Stage) -> None:
         )
     assert places[True] == [{gl.GPU_CPU}]
     assert all(gl.GPU_CPU not in place for place in places[False])
+
+
+@pytest.mark.parametrize("command", [gl.GEARS, "glxgears"])
+def test_the_gears_first_frame_is_the_same(stage: Stage, command: str, tmp_path: Path) -> None:
+    # Later frames turn with the clock; the first one is always at angle 0.
+    def first_frame(name: str, *, managed: bool) -> list[str]:
+        seen = tmp_path / name
+        env = stage.environment(LD_PRELOAD=str(stage.built / "count.so"), FIRST_FRAME=str(seen))
+        prefix = [str(gl.HEADWAY), "run", "-q", "--name", "it", "--"] if managed else []
+        started = stage.start(*prefix, command, env=env)
+        wait_until(lambda: seen.exists() and seen.read_text().endswith("\n"), "a first frame")
+        if managed:
+            wait_until(lambda: stage.is_managed("it"), "a group at the gate")
+        started.stop(signal.SIGKILL)
+        return seen.read_text().split()
+
+    without, with_headway = (first_frame(str(m), managed=m) for m in (False, True))
+    assert int(without[2]) > 1000, "the frame is blank"
+    assert with_headway == without
+
+
+def test_the_bomb_draws_the_same(stage: Stage) -> None:
+    command = [str(stage.built / "bomb"), "0", "128", "10", "510"]
+    without = stage.run(*command, headway=False)
+    managed = stage.run(*command, options=["-q"])
+    assert without.stdout.startswith("510 clears, hash ")
+    assert managed.stdout == without.stdout
+    other = stage.run(*command[:-1], "520", headway=False)
+    assert other.stdout.split()[3] != without.stdout.split()[3], "the hash says nothing"

@@ -1,7 +1,9 @@
 /* A clear bomb, after Clearspd: scissored clears as fast as the driver takes them, to nobody's use.
  * Full clears in a row would collapse into one, so each clears another part.
  *
- *     bomb [seconds] [size] [clears per flush]
+ *     bomb [seconds] [size] [clears per flush] [clears in all]
+ *
+ * With a number of clears it stops there and prints a hash of what it drew.
  */
 #include <EGL/egl.h>
 #include <GLES2/gl2.h>
@@ -33,9 +35,9 @@ int main(int argc, char **argv) {
     if (!eglMakeCurrent(display, surface, surface, context)) return fprintf(stderr, "bomb: no context\n"), 1;
     glViewport(0, 0, size, size);
     glEnable(GL_SCISSOR_TEST);
+    unsigned long clears = 0, all = argc > 4 ? strtoul(argv[4], NULL, 10) : 0;
     double start = now();
-    unsigned long clears = 0;
-    while (now() - start < seconds) {
+    while (all ? clears < all : now() - start < seconds) {
         for (int i = 0; i < batch; i++, clears++) {
             glScissor((int)(clears % 7), (int)(clears % 5), size - 8, size - 8);
             glClearColor((float)(clears % 256) / 255.f, 0, 0, 1);
@@ -44,6 +46,14 @@ int main(int argc, char **argv) {
         glFlush();
     }
     glFinish();
+    if (all) {
+        unsigned char *pixels = malloc((size_t)size * (size_t)size * 4);
+        unsigned long hash = 0xcbf29ce484222325ul;
+        glReadPixels(0, 0, size, size, GL_RGBA, GL_UNSIGNED_BYTE, pixels);
+        for (long i = 0; i < (long)size * size * 4; i++) hash = (hash ^ pixels[i]) * 0x100000001b3ul;
+        printf("%lu clears, hash %lx, error %x\n", clears, hash, glGetError());
+        return 0;
+    }
     printf("%lu clears in %.2f s = %.1f per second\n", clears, now() - start, (double)clears / (now() - start));
     eglDestroyContext(display, context);
     eglTerminate(display);

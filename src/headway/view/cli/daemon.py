@@ -19,6 +19,13 @@ from headway.view.errors import UserError
 @click.option("--until-idle", is_flag=True, help="End with the last client.")
 @click.option("--trace", metavar="F.pftrace", help="Record everything, until the daemon stops.")
 @click.option("--software-gpu", is_flag=True, help="Programs run as by headway run --software-gpu.")
+@click.option(
+    "--rt-priority",
+    default=2,
+    show_default=True,
+    type=click.IntRange(0, 99),
+    help="Real-time priority, if permitted; 0: an ordinary one.",
+)
 @click.option("--cpu", type=click.IntRange(min=0), help="Stay on this CPU.")
 def command(
     spec_file: str | None,
@@ -28,6 +35,7 @@ def command(
     until_idle: bool,
     trace: str | None,
     software_gpu: bool,
+    rt_priority: int,
     cpu: int | None,
 ) -> None:
     """Serve programs that run under Headway, in the foreground."""
@@ -49,7 +57,8 @@ def command(
         os.sched_setaffinity(0, cpus)
     # Decisions are short and others wait for them: ahead of ordinary programs, if permitted.
     with contextlib.suppress(OSError):
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(2))
+        if rt_priority:
+            os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(rt_priority))
     try:
         with contextlib.ExitStack() as stack:
             observers: tuple[Observer, ...] = ()

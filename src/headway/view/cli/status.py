@@ -29,6 +29,9 @@ def command(as_json: bool) -> None:
     for entry in status["channels"]:
         if entry["note"]:
             click.echo(f"{entry['task']}: {entry['note']}")
+        if entry["implicit"]:
+            count = entry["implicit"]
+            click.echo(f"{entry['task']}: the driver submitted {count} times past the gate")
 
 
 def fetch() -> dict[str, Any]:
