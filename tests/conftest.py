@@ -1,0 +1,12 @@
+"""Property tests explore with new examples on a person's machine, and repeat the same ones in CI:
+a change is judged by what it does, not by what the day's random numbers find in older code."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import settings
+
+settings.register_profile("ci", derandomize=True, print_blob=True)
+if os.environ.get("CI"):
+    settings.load_profile("ci")
