@@ -249,7 +249,8 @@ def runs_as_one_device() -> bool:
 
 GEARS = "es2gears_x11"
 BOMB_SECONDS = "60"
-PE, AE, SHARED = "2.5ms/25ms:pe", "2.5ms/25ms:ae", "2.5ms/25ms"
+TENTH = "2.5ms/25ms"
+"""A tenth of the GPU for all bombs together; TimeGraph divides it among five as well (§6.1)."""
 
 
 @dataclass(frozen=True)
@@ -266,13 +267,15 @@ class Case:
 
 def cases(bombs: int) -> list[Case]:
     """What an important program can meet beside so many bombs."""
+    part = TENTH if bombs == 1 else f"{2.5 / bombs:g}ms/25ms"
+    shared = ("--reserve", TENTH, "--shared", "all")
     return [
         Case("unmanaged", bombs, None),
         Case("PRT", bombs),
         Case("HT", bombs, "ht"),
-        Case("PRT, bombs in PE 2.5ms/25ms", bombs, "prt", ("--reserve", PE)),
-        Case("PRT, bombs in AE 2.5ms/25ms", bombs, "prt", ("--reserve", AE)),
-        Case("PRT, bombs share 2.5ms/25ms", bombs, "prt", ("--reserve", SHARED, "--shared", "all")),
+        Case(f"PRT, bombs in PE {part}", bombs, "prt", ("--reserve", f"{part}:pe")),
+        Case(f"PRT, bombs in AE {part}", bombs, "prt", ("--reserve", f"{part}:ae")),
+        Case(f"PRT, bombs share {TENTH}", bombs, "prt", shared),
     ]
 
 
