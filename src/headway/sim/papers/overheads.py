@@ -114,7 +114,17 @@ def _fig16_claims(results: Results) -> list[Claim]:
             shown(ratios, "x"),
             2 * inside > len(ratios),
             "more than half of the tests inside the paper's range",
-        )
+            "the ratio is the tick over the time of a group and its decision, so it is that high"
+            " only for groups of about 20 us or less; the tests' group sizes are not given, and"
+            " ours double from test to test",
+        ),
+        judged(
+            "the event-driven manager has the better score in every test",
+            "better",
+            shown(ratios, "x"),
+            min(ratios) > 1.05,
+            "at least 5 % better",
+        ),
     ]
 
 
