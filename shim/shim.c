@@ -32,6 +32,9 @@ typedef void *GLsync;
 #define GL_READ_WRITE 0x88BA
 #define GL_QUERY_RESULT 0x8866
 
+/* How much work may stand behind the last fence where nothing is split. */
+#define UNFENCED_NS 62500u
+
 enum { CLASS_PIXELS, CLASS_VERTICES };
 
 /* ---- groups -------------------------------------------------------------------------------- */
@@ -119,6 +122,8 @@ static uint64_t predicted_ns(const struct hw_channel *c) {
     return total;
 }
 
+static uint64_t split_bound(const struct hw_channel *c) { return c->daemon ? c->daemon->split_ns : 0; }
+
 static void add_work(struct hw_channel *c, uint32_t method, uint64_t size, bool pixels) {
     if (c->list) c->list_units[c->list % HW_LISTS] += (uint32_t)size;
     if (c->compiling) return;
@@ -159,9 +164,10 @@ static void learn(struct hw_channel *c, uint64_t took_ns) {
     c->learned++;
 }
 
-/* Under a lease nothing waits for completion, so now and then one group does, to learn from. */
+/* Under a lease nothing waits for completion, so now and then one group does, to learn from; but not
+ * where nothing is split, for that is what the learned rates are for. */
 static bool is_sample(struct hw_channel *c) {
-    if (c->learned >= 8 && c->submit_ns < c->sampled_ns + 100000000ull) return false;
+    if (c->learned >= 8 && (!split_bound(c) || c->submit_ns < c->sampled_ns + 100000000ull)) return false;
     c->sampled_ns = c->submit_ns;
     return true;
 }
@@ -194,8 +200,6 @@ enum {
 static bool is_pixels(uint32_t method) {
     return method <= METHOD_glClearBufferfi || method == METHOD_glBlitFramebuffer;
 }
-
-static uint64_t split_bound(const struct hw_channel *c) { return c->daemon ? c->daemon->split_ns : 0; }
 
 /* ---- completion ---------------------------------------------------------------------------- */
 
@@ -242,7 +246,7 @@ static void mark_pending(struct hw_channel *c, uint64_t cost_ns, uint64_t bound)
         if (bound && c->pending_ns > 2 * bound) wait_done(c);
         return;
     }
-    if (cost_ns && c->unfenced_ns < bound / 8) return;
+    if (cost_ns && c->unfenced_ns < (bound ? bound / 8 : UNFENCED_NS)) return;
     if (c->pending) delete_fence(c->pending);
     c->pending = make_fence(c);
     c->unfenced_ns = 0;

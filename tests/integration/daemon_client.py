@@ -160,6 +160,11 @@ class Client:
         value: int = struct.unpack_from("<Q", self._daemon, 8)[0]
         return value
 
+    @property
+    def split_ns(self) -> int:
+        value: int = struct.unpack_from("<Q", self._daemon, 24)[0]
+        return value
+
     def set_busy(self, busy: bool) -> None:
         struct.pack_into("<I", self._page, 8, int(busy))
 

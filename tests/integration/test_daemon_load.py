@@ -20,6 +20,7 @@ import pytest
 from headway.live.client import Refused
 from tests.integration.command import headway
 from tests.integration.daemon_client import (
+    Actor,
     Client,
     DaemonProcess,
     Gone,
@@ -45,6 +46,21 @@ def _descriptors() -> Iterator[None]:
 def daemon(tmp_path: Path) -> Iterator[DaemonProcess]:
     with running_daemon(tmp_path / "run") as daemon:
         yield daemon
+
+
+# -- alone and not -------------------------------------------------------------------------------
+
+
+def test_only_programs_that_others_could_wait_for_are_split(daemon: DaemonProcess) -> None:
+    with daemon.client("first") as first:
+        assert first.split_ns == 0
+        with Actor(daemon, "second") as second:
+            second.do("connect")
+            wait_until(lambda: first.split_ns == 500_000, "a bound once somebody else is there")
+            second.exit()
+        wait_until(lambda: first.split_ns == 0, "no bound once it is alone again")
+        daemon.ask(do="set", task="first", reserve="5ms/20ms")
+        assert first.split_ns == 500_000, "a budget is overrun by one group at most"
 
 
 # -- many ----------------------------------------------------------------------------------------

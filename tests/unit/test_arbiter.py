@@ -56,7 +56,7 @@ class Bench:
     def channel(self, name: str, *, policy: str = "prt", level: int = 0, at_ns: int = 0) -> Channel:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         channel = Channel(len(self.channels), ours, Peer(1, 0, 0), 0)
-        channel.name, channel.pages = name, Pages(0)
+        channel.name, channel.pages = name, Pages()
         channel.task, _ = self.engine.add_task(name, at_ns, policy=policy, priority=Fixed(level))
         self.arbiter.add(channel)
         self.channels.append(channel)
@@ -97,6 +97,19 @@ def test_a_long_group_keeps_the_gpu_for_its_bound_after_somebody_came(bench: Ben
     assert long.overdue == 1
     assert long.task is not None
     assert long.task.gpu_ns == 560 * MS
+
+
+def test_groups_that_are_on_the_gpu_together_are_charged_once(bench: Bench) -> None:
+    """LibETP §IV-F: a group runs from max(submit, previous finish) to its finish."""
+    first, second = bench.channel("first", policy="fifo"), bench.channel("second", policy="fifo")
+    bench.hear(first, SUBMIT, 1, 0)
+    bench.hear(second, SUBMIT, 1, 2 * MS)
+    assert bench.granted == [("first", 1), ("second", 1)]
+    bench.hear(first, COMPLETE, 1, 5 * MS)
+    bench.hear(second, COMPLETE, 1, 9 * MS)
+    assert first.task is not None
+    assert second.task is not None
+    assert (first.task.gpu_ns, second.task.gpu_ns) == (5 * MS, 4 * MS)
 
 
 def test_words_about_a_group_that_is_over_change_nothing(bench: Bench) -> None:

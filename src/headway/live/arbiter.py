@@ -43,6 +43,8 @@ class Arbiter:
         self._by_task: dict[str, Channel] = {}
         self._online: dict[Channel, None] = {}
         """Whose groups are online, in order of dispatch: one, unless a policy lets more through."""
+        self._finished_ns = 0
+        """When the group before was done."""
         self.grants = 0
         self.leases = 0
 
@@ -172,19 +174,22 @@ class Arbiter:
         channel.online_since_ns = now_ns
 
     def _end(self, channel: Channel, now_ns: int) -> None:
-        """Whatever the channel has online is over. It is charged from its grant on, not from where
-        it says it began: the GPU was kept for it all the time."""
+        """Whatever the channel has online is over.
+
+        It ran from max(submit, previous finish) to now, where it was submitted when it was let go:
+        all of it times of the daemon's own, for a client could say anything."""
         if channel not in self._online:
             return
         del self._online[channel]
         group, since_ns = channel.group, channel.online_since_ns
-        start_ns = now_ns if since_ns is None else since_ns
+        start_ns = now_ns if since_ns is None else max(since_ns, self._finished_ns)
         if channel.leased:
             start_ns = max(start_ns, now_ns - self._used_ns(channel, now_ns))
             channel.leased = channel.revoked = False
             if channel.pages is not None:
                 channel.pages.set_lease(False)
         channel.group = channel.online_since_ns = channel.bound_ns = None
+        self._finished_ns = now_ns
         if group is not None:
             self.engine.complete(group, start_ns, now_ns)
 

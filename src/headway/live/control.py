@@ -213,6 +213,7 @@ class Control:
                 daemon.arbiter.take_back(channel, now_ns)
         finally:
             daemon.arbiter.pump(now_ns)
+            daemon.set_splits()
         return {"tasks": [c.task.name for c in channels if c.task is not None]}
 
 

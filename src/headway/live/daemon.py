@@ -377,7 +377,7 @@ class Daemon:
         hello = parse_hello(data)
         self._refresh_spec()
         now_ns = time.monotonic_ns()
-        pages = channel.pages = Pages(self.split_ns)
+        pages = channel.pages = Pages()
         pages.beat(now_ns)
         channel.task = self.registry.enrol(channel, hello, now_ns)
         self.arbiter.add(channel)
@@ -388,6 +388,18 @@ class Daemon:
         if pidfd >= 0:
             drop = partial(self._drop, channel)
             self.loop.watch(pidfd, drop, drop)
+        self.set_splits()
+
+    def set_splits(self) -> None:
+        """Splitting bounds what the others wait for, and how far a budget is overrun. A program
+        that is alone and has no budget is left as it is; the first to come meets at most what its
+        driver had queued, once."""
+        served = [c for c in self.channels.values() if c.task is not None]
+        crowded = any(c.peer.pid != served[0].peer.pid for c in served)
+        for channel in served:
+            if channel.pages is not None and channel.task is not None:
+                bounded = crowded or channel.task.reserve is not None
+                channel.pages.set_split(self.split_ns if bounded else 0)
 
     def _grant(self, channel: Channel) -> None:
         try:
@@ -412,6 +424,7 @@ class Daemon:
             self.arbiter.remove(channel, time.monotonic_ns())
         except Exception as error:
             self._doubt(error)
+        self.set_splits()
 
     def status(self) -> dict[str, Any]:
         """Everything `headway status` shows."""

@@ -63,7 +63,7 @@ def _map(fd: int, protection: int) -> int:
 class Pages:
     """Both pages of one client, as the daemon sees them."""
 
-    def __init__(self, split_ns: int) -> None:
+    def __init__(self) -> None:
         self.daemon_fd = self.client_fd = -1
         self._daemon = self._client = 0
         self._lease: ctypes.c_uint32 | None = None
@@ -78,10 +78,10 @@ class Pages:
             raise
         head = (ctypes.c_char * PAGE).from_address(self._daemon)
         struct.pack_into("<II", head, 0, MAGIC, VERSION)
-        struct.pack_into("<Q", head, _SPLIT, split_ns)
         # Aligned 32- and 64-bit stores: a client never sees half of one.
         self._heartbeat = ctypes.c_uint64.from_address(self._daemon + _HEARTBEAT)
         self._lease = ctypes.c_uint32.from_address(self._daemon + _LEASE)
+        self._split = ctypes.c_uint64.from_address(self._daemon + _SPLIT)
 
     def _seal(self) -> None:
         fixed = SEAL_SHRINK | SEAL_GROW | SEAL_SEAL
@@ -92,6 +92,11 @@ class Pages:
         """Show that the daemon lives."""
         if self._daemon:
             self._heartbeat.value = now_ns
+
+    def set_split(self, split_ns: int) -> None:
+        """Groups of more than this are split from now on; 0: none."""
+        if self._daemon:
+            self._split.value = split_ns
 
     def set_lease(self, on: bool) -> None:
         """Nothing read after this is older than what is written here: the client does the same the
