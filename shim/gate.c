@@ -22,6 +22,8 @@
 /* How long a daemon may take to answer, and how long one that did not is left alone. */
 #define HELLO_MS 1000
 #define SULK_NS 10000000000ull
+/* How long a turn is waited for without sleeping: about what a wake-up takes. */
+#define SPIN_NS 40000ull
 /* Programs expect the low descriptors for themselves. */
 #define HIGH_FD 200
 
@@ -56,8 +58,8 @@ static bool is_ours(const struct hw_channel *c) { return c->fd >= 0 && socket_of
 static void forget(struct hw_channel *c) {
     if (is_ours(c)) close(c->fd);
     c->fd = -1;
-    if (c->daemon) munmap((void *)c->daemon, 4096);
-    if (c->page) munmap((void *)c->page, 4096);
+    if (c->daemon && !c->turns) munmap((void *)c->daemon, 4096);
+    if (c->page && !c->turns) munmap((void *)c->page, 4096);
     c->daemon = NULL;
     c->page = NULL;
     c->leased = c->granted = false;
@@ -187,6 +189,8 @@ static int open_socket(void) {
     return high;
 }
 
+static bool tell(struct hw_channel *c, uint32_t type, bool frame);
+
 static bool connected(struct hw_channel *c) {
     if (c->fd >= 0) return true;
     uint64_t now = hw_now();
@@ -195,7 +199,8 @@ static bool connected(struct hw_channel *c) {
     strcpy(address.sun_path, socket_path);
     c->fd = open_socket();
     c->socket = c->fd < 0 ? 0 : socket_of(c->fd);
-    if (c->fd >= 0 && !connect(c->fd, (struct sockaddr *)&address, sizeof address) && greet(c)) {
+    if (c->fd >= 0 && !connect(c->fd, (struct sockaddr *)&address, sizeof address) && greet(c) &&
+        (!c->turns || tell(c, HW_TURNS, false))) {
         say("headway: this program's GPU work is managed\n");
         return true;
     }
@@ -217,6 +222,8 @@ static bool tell(struct hw_channel *c, uint32_t type, bool frame) {
     forget(c);
     return false;
 }
+
+bool hw_gate_tell(struct hw_channel *c, uint32_t type, bool last) { return tell(c, type, last); }
 
 static bool is_stale(const struct hw_channel *c, uint64_t now) {
     uint64_t beat = __atomic_load_n(&c->daemon->heartbeat_ns, __ATOMIC_RELAXED);
@@ -252,11 +259,20 @@ void hw_gate_settle(struct hw_channel *c) {
     if (!__atomic_load_n(&c->daemon->lease, __ATOMIC_SEQ_CST)) tell(c, HW_RELEASE, false);
 }
 
+/* A turn's grant is a lease: it shows in the page before the message has woken anybody. */
+static bool spin(const struct hw_channel *c) {
+    for (uint64_t end = hw_now() + SPIN_NS; hw_now() < end;)
+        for (int i = 0; i < 16; i++)
+            if (__atomic_load_n(&c->daemon->lease, __ATOMIC_ACQUIRE)) return true;
+    return false;
+}
+
 /* Asks the daemon and waits for its answer; false: it is gone or stopped, so go on without it. */
 static bool ask(struct hw_channel *c) {
     c->seq++;
     publish(c);
     if (!tell(c, HW_SUBMIT, false)) return false;
+    if (c->turns && spin(c)) return true;
     for (;;) {
         if (!wait_readable(c->fd, LOOK_MS)) {
             if (!is_stale(c, hw_now())) continue;
@@ -301,6 +317,17 @@ void hw_gate_enter(struct hw_channel *c) {
     c->granted = ask(c);
     c->start_ns = hw_now();
 }
+
+/* ---- turns --------------------------------------------------------------------------------- */
+
+bool hw_gate_reach(struct hw_channel *c, uint64_t now_ns) {
+    c->submit_ns = now_ns;
+    return connected(c) && still_there(c);
+}
+
+bool hw_gate_take_lease(struct hw_channel *c) { return take_lease(c); }
+
+bool hw_gate_ask(struct hw_channel *c) { return ask(c); }
 
 void hw_gate_frame(struct hw_channel *c) {
     if (c->page) c->page->frames++;

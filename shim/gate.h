@@ -41,6 +41,7 @@ struct hw_channel {
     /* what went under a lease and may still be on the GPU */
     void *pending;
     uint64_t pending_ns, unfenced_ns;
+    bool turns; /* a grant is a lease (turn.c); its pages stay mapped: the GPU and other threads use them */
 };
 
 uint64_t hw_now(void);
@@ -64,5 +65,14 @@ void hw_gate_enter(struct hw_channel *channel);
 bool hw_gate_must_wait(const struct hw_channel *channel);
 /* The group is done (or, under a lease, submitted). */
 void hw_gate_leave(struct hw_channel *channel, bool frame, bool done);
+
+/* For turns, which are passed otherwise. */
+/* Connected to a daemon that lives, now. */
+bool hw_gate_reach(struct hw_channel *channel, uint64_t now_ns);
+/* Takes the lease if there is one: from here on the GPU counts as in use. */
+bool hw_gate_take_lease(struct hw_channel *channel);
+bool hw_gate_tell(struct hw_channel *channel, uint32_t type, bool last);
+/* Asks, and waits for the answer; false: there is nobody to wait for. */
+bool hw_gate_ask(struct hw_channel *channel);
 
 #endif

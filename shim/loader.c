@@ -5,8 +5,12 @@
 #include "gate.h"
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -46,7 +50,7 @@ static void *keep(void *function) {
 /* Leaves no trace in errno or dlerror: the program did not ask. */
 void *hw_resolve(const char *name, void *own, void *caller) {
     static const char *libraries[] = {"libGL.so.1", "libGLESv2.so.2", "libEGL.so.1", "libGLX.so.0",
-                                      "libOpenGL.so.0"};
+                                      "libOpenGL.so.0", "libcuda.so.1"};
     if (!real_dlsym) hw_find_loader();
     if (!real_dlsym || !real_dlopen) return NULL;
     int error = errno;
@@ -65,6 +69,33 @@ void *hw_resolve(const char *name, void *own, void *caller) {
     return found;
 }
 
+void *hw_find_in(const char *library, const char *name) {
+    if (!real_dlsym) hw_find_loader();
+    int error = errno;
+    void *handle = real_dlsym && real_dlopen ? real_dlopen(library, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+    void *found = handle ? keep(real_dlsym(handle, name)) : NULL;
+    if (handle) dlclose(handle);
+    dlerror();
+    errno = error;
+    return found;
+}
+
+/* HEADWAY_LOOKUPS names a file for it. */
+void hw_note_lookup(const char *name, const char *way, bool hooked) {
+    static int log = -1;
+    static bool tried;
+    if (!tried) {
+        const char *path = getenv("HEADWAY_LOOKUPS");
+        tried = true;
+        if (path && *path) log = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+    }
+    if (log < 0) return;
+    char line[256];
+    int n = snprintf(line, sizeof line, "%s %s %s\n", hooked ? "hooked" : "passed", way, name);
+    ssize_t ignored = n > 0 && n < (int)sizeof line ? write(log, line, (size_t)n) : 0;
+    (void)ignored;
+}
+
 /* ---- dlsym, eglGetProcAddress, glXGetProcAddress ---------------------------------------------- */
 
 typedef void *(*lookup)(const char *);
@@ -80,7 +111,11 @@ static const struct hw_hook lookups[] = {
 };
 
 static const struct hw_hook *find_hook(const char *name) {
-    if (!name || ((name[0] != 'g' || name[1] != 'l') && strncmp(name, "egl", 3))) return NULL;
+    if (!name) return NULL;
+    if (name[0] == 'c' && name[1] == 'u')
+        for (size_t i = 0; i < hw_cuda_hook_count; i++)
+            if (!strcmp(hw_cuda_hooks[i].name, name)) return &hw_cuda_hooks[i];
+    if ((name[0] != 'g' || name[1] != 'l') && strncmp(name, "egl", 3)) return NULL;
     for (size_t i = 0; i < hw_hook_count; i++)
         if (!strcmp(hw_hooks[i].name, name)) return &hw_hooks[i];
     for (size_t i = 0; i < sizeof lookups / sizeof *lookups; i++)
@@ -93,6 +128,7 @@ static void *replace(const char *name, void *found) {
     const struct hw_hook *hook = found ? find_hook(name) : NULL;
     if (!hook || found == hook->wrapper) return found;
     if (!*hook->real) *hook->real = keep(found);
+    hw_note_lookup(name, "look-up", true);
     return hook->wrapper;
 }
 

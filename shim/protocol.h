@@ -12,6 +12,7 @@
 #define HW_VERSION 1u
 #define HW_NAME 64
 #define HW_TOKEN 64
+#define HW_LANES 64
 
 /* First message of a client. Who it is comes from the kernel; the name is only a name. */
 struct hw_hello {
@@ -31,6 +32,8 @@ enum hw_type {
     HW_COMPLETE = 2, /* client: the granted group is done */
     HW_RELEASE = 3,  /* client: the lease that was taken back is no longer used */
     HW_WITHDRAW = 4, /* client: it went without a grant (the daemon did not answer) */
+    HW_TURNS = 7,    /* client: its groups are turns: a grant is a lease, which it gives back with RELEASE,
+                        `frame` saying that it has nothing more to do for now */
     HW_GRANT = 16,   /* daemon: this group may go */
 };
 
@@ -51,6 +54,11 @@ struct hw_daemon_page {
     uint32_t lease; /* not 0: pass without asking */
     uint32_t reserved;
     uint64_t split_ns; /* groups of more than this are split; 0: never */
+    /* for turns */
+    uint64_t window_ns;   /* no more predicted work than this in flight; 0: any */
+    uint64_t deadline_ns; /* of a job, from its first work; 0: none */
+    uint32_t wanted;      /* others wait: say when a turn is over */
+    uint32_t at_once;     /* a turn may begin with the asking for it */
 };
 
 /* Written by the client. To the daemon it is a hint. */
@@ -69,6 +77,12 @@ struct hw_client_page {
         uint32_t method, count;
         uint64_t size;
     } matrix[32]; /* of the group submitted last: which methods, how often, how much data */
+    /* for turns */
+    uint64_t jobs, misses; /* jobs ended, and those of them that were late */
+    uint32_t unmarked;     /* work went that no mark stands behind yet */
+    uint32_t padding;
+    uint32_t issued[HW_LANES]; /* marks sent after work, by stream */
+    uint32_t done[HW_LANES];   /* marks that the GPU has written */
 };
 
 #endif

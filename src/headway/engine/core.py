@@ -428,6 +428,7 @@ class Engine:
             del task.reserve.waiting[task]
         group.gpu = task.last_gpu = gpu
         group.dispatched_ns = self.now_ns
+        gpu.resting = None
         last = gpu.last_task
         if last is not task:
             group.switched = last is not None
@@ -457,6 +458,13 @@ class Engine:
             call(group, now_ns)
         if not task.alive and not self._is_online(task):
             self.ledger.part(task)
+
+    def rest(self, task: Task, now_ns: int) -> None:
+        """The task has nothing more to send for now, so no GPU is kept for it by a hold-off."""
+        self.now_ns = now_ns
+        for gpu in self.gpus:
+            if gpu.last_task is task:
+                gpu.resting = task
 
     def _charge(self, group: Group, executed_ns: int) -> None:
         task = group.task

@@ -146,6 +146,8 @@ class Gpu:
         """When the last group was done."""
         self.last_task: Task | None = None
         """Whose group was dispatched last: tells whether the context switches."""
+        self.resting: Task | None = None
+        """Who used it last and said that nothing more is coming: it is not kept for that task."""
 
     @property
     def executing(self) -> Group | None:

@@ -16,8 +16,17 @@ from dataclasses import dataclass
 
 from headway.engine.core import Engine
 from headway.engine.model import Group
+from headway.live import turns
 from headway.live.channel import Channel
-from headway.live.protocol import COMPLETE, RELEASE, SUBMIT, WITHDRAW, Message, ProtocolError
+from headway.live.protocol import (
+    COMPLETE,
+    RELEASE,
+    SUBMIT,
+    TURNS,
+    WITHDRAW,
+    Message,
+    ProtocolError,
+)
 
 LOOK_AGAIN_NS = 500_000
 """How soon a lease that is in use is looked at again while others wait."""
@@ -71,10 +80,11 @@ class Arbiter:
         elif message.type == COMPLETE:
             self._completed(channel, message, now_ns)
         elif message.type == RELEASE:
-            if channel.leased:
-                self._end(channel, now_ns)
+            self._released(channel, message, now_ns)
         elif message.type == WITHDRAW:
             self._withdrawn(channel, message, now_ns)
+        elif message.type == TURNS:
+            channel.turns = channel not in self._online
         else:
             raise ProtocolError(f"a message of the unknown type {message.type}")
         self.pump(now_ns)
@@ -93,7 +103,8 @@ class Arbiter:
         channel.seq = message.seq
         # Equal hashes of different programs are different groups.
         signature = (channel.peer.uid, channel.name, message.signature)
-        group = Group(task, channel.index, signature=signature)
+        deadline_ns = None if channel.deadline_ns is None else now_ns + channel.deadline_ns
+        group = Group(task, channel.index, deadline_ns=deadline_ns, signature=signature)
         channel.index += 1
         channel.group = group
         self.engine.submit(group, now_ns)
@@ -106,6 +117,21 @@ class Arbiter:
         self._end(channel, now_ns)
         self.engine.advance(now_ns)
         self._maybe_lease(channel, now_ns)
+
+    def _released(self, channel: Channel, message: Message, now_ns: int) -> None:
+        task = channel.task
+        assert task is not None
+        if channel.leased:
+            self._end(channel, now_ns)
+        if not channel.turns:
+            return
+        if task.waiting is not None:  # it had begun with the asking, and was done before the answer
+            self.engine.withdraw(task, now_ns)
+            channel.group = None
+        if message.frame:
+            self.engine.rest(task, now_ns)
+            self.engine.advance(now_ns)
+            self._maybe_lease(channel, now_ns)
 
     def _withdrawn(self, channel: Channel, message: Message, now_ns: int) -> None:
         """It went without its grant, which may be on its way. About another group: too late."""
@@ -123,21 +149,44 @@ class Arbiter:
         """Take decisions until none changes anything. Budgets are brought up to date first: a
         message may have been read before the timer that was due."""
         self.engine.advance(now_ns)
-        if self.engine.queue.entries:
-            for holder in [c for c in self._online if c.leased and not c.revoked]:
-                holder.keep_ns = self._keep_until_ns(holder, now_ns)
-                if now_ns >= holder.keep_ns:
-                    self._revoke(holder, now_ns)
+        for holder in [c for c in self._online if c.leased]:
+            self._review(holder, now_ns)
         group = self.engine.dispatch(now_ns)
         while group is not None:
             self._let_go(group, now_ns)
             group = self.engine.dispatch(now_ns)
         self._set_bounds(now_ns)
 
+    def _review(self, holder: Channel, now_ns: int) -> None:
+        """May this lease be kept, and until when?"""
+        wanted = bool(self.engine.queue.entries)
+        if holder.turns:
+            self._want(holder, wanted, now_ns)
+        if holder.revoked:
+            if holder.turns and holder.pages is not None and not holder.pages.client.drains:
+                self._end(holder, now_ns)
+            return
+        if holder.turns:
+            holder.keep_ns = turns.ends_ns(self.engine, holder, now_ns)
+        else:
+            holder.keep_ns = self._keep_until_ns(holder, now_ns) if wanted else None
+        if holder.keep_ns is not None and now_ns >= holder.keep_ns:
+            self._revoke(holder, now_ns)
+
+    def _want(self, holder: Channel, wanted: bool, now_ns: int) -> None:
+        if wanted and holder.wanted_ns is None:
+            holder.wanted_ns = now_ns
+        elif not wanted:
+            holder.wanted_ns = None
+        if holder.pages is not None:
+            holder.pages.set_wanted(wanted)
+
     def _let_go(self, group: Group, now_ns: int) -> None:
         """The engine decided; tell the program."""
         channel = self._by_task[group.task.name]
         self._go(channel, now_ns)
+        if channel.turns:
+            self._lend(channel, now_ns)
         channel.groups += 1
         self.grants += 1
         self._grant(channel)
@@ -151,6 +200,17 @@ class Arbiter:
             for channel in self._online:
                 if channel.bound_ns is None and (channel.revoked or not channel.leased):
                     channel.bound_ns = now_ns + self.bounds.hold_ns
+        self._set_at_once()
+
+    def _set_at_once(self) -> None:
+        """Tell those who could go at once whether they may, before they ask."""
+        for channel in self._by_task.values():
+            task, pages = channel.task, channel.pages
+            if task is None or pages is None or not (channel.turns and task.policy.at_once):
+                continue
+            funded = task.reserve is None or task.reserve.budget_ns > 0
+            first = all(c.task is None or c.task.rank > task.rank for c in self._online)
+            pages.set_at_once(funded and first and channel not in self._online)
 
     def tick(self, now_ns: int) -> None:
         """Timers: replenishments, policies, and groups that take too long."""
@@ -164,9 +224,11 @@ class Arbiter:
     def next_timer_ns(self) -> int | None:
         """When `tick` has something to do."""
         times = [self.engine.next_timer_ns()]
+        times.extend(c.keep_ns for c in self._online if c.leased and not c.revoked)
         if self.engine.queue.entries:
             times.extend(channel.bound_ns for channel in self._online)
-            times.extend(c.keep_ns for c in self._online if c.leased and not c.revoked)
+            if any(c.turns and c.revoked for c in self._online):
+                times.append(self.engine.now_ns + turns.DRAIN_NS)
         return min((time for time in times if time is not None), default=None)
 
     def _go(self, channel: Channel, now_ns: int) -> None:
@@ -186,6 +248,7 @@ class Arbiter:
         if channel.leased:
             start_ns = max(start_ns, now_ns - self._used_ns(channel, now_ns))
             channel.leased = channel.revoked = False
+            channel.wanted_ns = channel.keep_ns = None
             if channel.pages is not None:
                 channel.pages.set_lease(False)
         channel.group = channel.online_since_ns = channel.bound_ns = None
@@ -199,12 +262,12 @@ class Arbiter:
         """Nobody else wants the GPU, or nobody as important: whoever used it last may go on
         without asking."""
         task, pages = channel.task, channel.pages
-        if task is None or pages is None or task.reserve is not None or self._online:
+        if task is None or pages is None or self._online or not self.bounds.leases:
             return
-        if not self.bounds.leases:
+        if task.reserve is not None and not channel.turns:
             return
         if self.engine.queue.entries:
-            if self.engine.best_ready_rank() <= task.rank:
+            if channel.turns or self.engine.best_ready_rank() <= task.rank:
                 return
             if self._patience_ends_ns(channel) <= now_ns:
                 return
@@ -219,11 +282,19 @@ class Arbiter:
             return
         channel.index += 1
         self._go(channel, now_ns)
+        self._lend(channel, now_ns)
+
+    def _lend(self, channel: Channel, now_ns: int) -> None:
+        """What the channel has online is a lease."""
         channel.leased, channel.revoked = True, False
         channel.since_lease_ns = now_ns
-        channel.used_before_ns = pages.client.used_ns
         self.leases += 1
-        pages.set_lease(True)
+        if channel.pages is not None:
+            channel.used_before_ns = channel.pages.client.used_ns
+            channel.pages.set_lease(True)
+        if channel.turns:
+            self._want(channel, bool(self.engine.queue.entries), now_ns)
+            channel.keep_ns = turns.ends_ns(self.engine, channel, now_ns)
 
     def _patience_ends_ns(self, holder: Channel) -> int:
         """Until when those who wait let the holder go first: not at all if one of them is more
@@ -269,6 +340,8 @@ class Arbiter:
         said_ns, waited_ns = 0, 0
         if holder.pages is not None:
             said_ns = holder.pages.client.used_ns - holder.used_before_ns
-        if holder.bound_ns is not None:
+        if holder.wanted_ns is not None:
+            waited_ns = now_ns - holder.wanted_ns
+        elif holder.bound_ns is not None:
             waited_ns = now_ns - (holder.bound_ns - self.bounds.hold_ns)
         return max(said_ns, waited_ns, 0)

@@ -58,6 +58,14 @@ class Channel:
         self.revoked = False
         """The lease was taken back, and it is still busy."""
         self.used_before_ns = 0
+        self.turns = False
+        """A grant is a lease, and it says when it is done with it (live/turns.py)."""
+        self.wanted_ns: int | None = None
+        """Since when others wait for its turn to be over."""
+        self.progress: tuple[int, ...] = ()
+        self.progress_ns = now_ns
+        self.deadline_ns: int | None = None
+        """Of a job, from its first work on."""
         self.note = ""
         """What its owner should know: a reserve that was turned away, say."""
         self.groups = 0

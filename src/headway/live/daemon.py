@@ -24,6 +24,7 @@ from headway.engine.core import Engine
 from headway.engine.events import Observer
 from headway.engine.policies import Policy
 from headway.engine.policies.ht import Ht
+from headway.engine.policies.overlap import Overlap
 from headway.engine.policies.prt import Prt
 from headway.engine.predictors import Predictor
 from headway.engine.reading import BadInput
@@ -56,6 +57,7 @@ HELLO_NS = 2_000_000_000
 FIRST_NS = 60_000_000_000
 """How long a daemon that ends with its last client waits for the first."""
 DEFAULT_SPLIT_NS = 500_000
+DEFAULT_WINDOW_NS = 200_000
 DEFAULT_HOLDOFF_NS = 2_000_000
 MAX_DESCRIPTORS = 65_536
 MAX_LAUNCHED = 100
@@ -76,6 +78,7 @@ class Daemon:
         *,
         spec_file: str | None = None,
         split_ns: int = DEFAULT_SPLIT_NS,
+        window_ns: int = DEFAULT_WINDOW_NS,
         holdoff_ns: int = DEFAULT_HOLDOFF_NS,
         bounds: Bounds | None = None,
         observers: tuple[Observer, ...] = (),
@@ -85,6 +88,7 @@ class Daemon:
     ) -> None:
         self.folder = folder
         self.split_ns = split_ns
+        self.window_ns = window_ns
         self.until_idle = until_idle
         self.software_gpu = software_gpu
         """The CPU that plays the GPU for every program that is launched; None: a real one."""
@@ -400,6 +404,9 @@ class Daemon:
             if channel.pages is not None and channel.task is not None:
                 bounded = crowded or channel.task.reserve is not None
                 channel.pages.set_split(self.split_ns if bounded else 0)
+                first = all(c is channel or _level(c) < _level(channel) for c in served)
+                windowed = bounded and (channel.task.reserve is not None or not first)
+                channel.pages.set_window(self.window_ns if windowed else 0)
 
     def _grant(self, channel: Channel) -> None:
         try:
@@ -431,8 +438,12 @@ class Daemon:
         return describe(self)
 
 
+def _level(channel: Channel) -> int:
+    return channel.task.priority if channel.task is not None else 0
+
+
 def _with_holdoff(spec: Spec, holdoff_ns: int) -> tuple[Policy | Predictor, ...]:
     """The spec's settings; policies it says nothing of get the daemon's hold-off."""
     given = {item.name for item in spec.settings.named}
-    ours = [cls(holdoff_ns) for cls in (Prt, Ht) if cls.name not in given]
+    ours = [cls(holdoff_ns) for cls in (Prt, Ht, Overlap) if cls.name not in given]
     return (*spec.settings.named, *ours)

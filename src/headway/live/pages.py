@@ -14,7 +14,14 @@ import os
 import struct
 import threading
 
-from headway.live.protocol import MAGIC, PAGE, VERSION, ClientPage, parse_client_page
+from headway.live.protocol import (
+    CLIENT_PAGE_SIZE,
+    MAGIC,
+    PAGE,
+    VERSION,
+    ClientPage,
+    parse_client_page,
+)
 
 F_ADD_SEALS = 1033
 SEAL_SEAL, SEAL_SHRINK, SEAL_GROW, SEAL_FUTURE_WRITE = 1, 2, 4, 16
@@ -22,6 +29,10 @@ SEAL_SEAL, SEAL_SHRINK, SEAL_GROW, SEAL_FUTURE_WRITE = 1, 2, 4, 16
 _HEARTBEAT = 8
 _LEASE = 16
 _SPLIT = 24
+_WINDOW = 32
+_DEADLINE = 40
+_WANTED = 48
+_AT_ONCE = 52
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
@@ -82,6 +93,10 @@ class Pages:
         self._heartbeat = ctypes.c_uint64.from_address(self._daemon + _HEARTBEAT)
         self._lease = ctypes.c_uint32.from_address(self._daemon + _LEASE)
         self._split = ctypes.c_uint64.from_address(self._daemon + _SPLIT)
+        self._window = ctypes.c_uint64.from_address(self._daemon + _WINDOW)
+        self._deadline = ctypes.c_uint64.from_address(self._daemon + _DEADLINE)
+        self._wanted = ctypes.c_uint32.from_address(self._daemon + _WANTED)
+        self._at_once = ctypes.c_uint32.from_address(self._daemon + _AT_ONCE)
 
     def _seal(self) -> None:
         fixed = SEAL_SHRINK | SEAL_GROW | SEAL_SEAL
@@ -98,6 +113,27 @@ class Pages:
         if self._daemon:
             self._split.value = split_ns
 
+    def set_window(self, window_ns: int) -> None:
+        """No more predicted work than this may be in flight; 0: any."""
+        if self._daemon:
+            self._window.value = window_ns
+
+    def set_deadline(self, deadline_ns: int) -> None:
+        if self._daemon:
+            self._deadline.value = deadline_ns
+
+    def set_at_once(self, on: bool) -> None:
+        """A turn may begin with the asking for it."""
+        if self._daemon and self._at_once.value != on:
+            self._at_once.value = on
+
+    def set_wanted(self, on: bool) -> None:
+        """Others wait for the turn to be over; as with a lease, what is read after is newer."""
+        if self._daemon and self._wanted.value != on:
+            self._wanted.value = on
+            with _fence:
+                pass
+
     def set_lease(self, on: bool) -> None:
         """Nothing read after this is older than what is written here: the client does the same the
         other way round, so one of the two sees the other."""
@@ -110,7 +146,9 @@ class Pages:
     def client(self) -> ClientPage:
         """A copy of what the client says; zeros once the page is gone."""
         return parse_client_page(
-            ctypes.string_at(self._client, 128) if self._client else bytes(128)
+            ctypes.string_at(self._client, CLIENT_PAGE_SIZE)
+            if self._client
+            else bytes(CLIENT_PAGE_SIZE)
         )
 
     def close_fds(self) -> None:

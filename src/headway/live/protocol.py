@@ -14,13 +14,19 @@ MAGIC: Final = 0x59574448
 VERSION: Final = 1
 PAGE: Final = 4096
 
-SUBMIT, COMPLETE, RELEASE, WITHDRAW = 1, 2, 3, 4
+SUBMIT, COMPLETE, RELEASE, WITHDRAW, TURNS = 1, 2, 3, 4, 7
 GRANT = 16
 
 _HELLO = struct.Struct("<II64s64s")
 _WELCOME = struct.Struct("<IIII")
 _MESSAGE = struct.Struct("<IIQQQQQII")
 _CLIENT_PAGE = struct.Struct("<IIIIQQQQQQQ")
+_TURNS = struct.Struct("<QQI4x")
+_TURNS_AT = 584
+"""Behind the matrix."""
+_LANES = 64
+_MARKS = struct.Struct(f"<{_LANES}I")
+CLIENT_PAGE_SIZE: Final = _TURNS_AT + _TURNS.size + 2 * _MARKS.size
 
 HELLO_SIZE: Final = _HELLO.size
 MESSAGE_SIZE: Final = _MESSAGE.size
@@ -102,9 +108,36 @@ class ClientPage:
     free_groups: int
     implicit: int
     methods: int
+    jobs: int = 0
+    misses: int = 0
+    unmarked: bool = False
+    marked: bool = False
+    """Marks are on their way that the GPU has not written yet."""
+
+    @property
+    def drains(self) -> bool:
+        """It uses the GPU, or may."""
+        return self.busy and (self.unmarked or self.marked)
 
 
 def parse_client_page(data: bytes) -> ClientPage:
     """A copy of the page a client writes, whatever it holds."""
-    values = _CLIENT_PAGE.unpack_from(data)
-    return ClientPage(bool(values[2]), *values[4:])
+    _, _, busy, _, *counts = _CLIENT_PAGE.unpack_from(data)
+    passed, frames, used_ns, last_ns, free_groups, implicit, methods = counts
+    jobs, misses, unmarked = _TURNS.unpack_from(data, _TURNS_AT)
+    marks = _TURNS_AT + _TURNS.size
+    issued, done = data[marks : marks + _MARKS.size], data[marks + _MARKS.size :]
+    return ClientPage(
+        busy=bool(busy),
+        passed=passed,
+        frames=frames,
+        used_ns=used_ns,
+        last_ns=last_ns,
+        free_groups=free_groups,
+        implicit=implicit,
+        methods=methods,
+        jobs=jobs,
+        misses=misses,
+        unmarked=bool(unmarked),
+        marked=issued != done[: _MARKS.size],
+    )

@@ -37,6 +37,8 @@ class Policy(ABC):
     """A promise: `admits` is always true for the first ready group when the GPU is idle."""
     passes_equals: bool = False
     """Whether a task may go on past ready tasks that are as important as it is."""
+    at_once: bool = False
+    """Whether a group that `admits` would let go may go with the asking, before the answer."""
     decides: bool = True
     """Whether a dispatch costs a scheduling decision (a driver without a manager makes none)."""
 
@@ -80,7 +82,7 @@ class HoldOff(Policy):
     def keeps_off(self, group: Group, gpu: Gpu, engine: Engine) -> bool:
         """Is this idle GPU kept free for a task more important than this group's?"""
         last = gpu.last_task
-        if not self.holdoff_ns or last is None or not last.alive:
+        if not self.holdoff_ns or last is None or not last.alive or last is gpu.resting:
             return False
         if last.rank >= group.task.rank or last.waiting is not None:
             return False

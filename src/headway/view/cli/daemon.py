@@ -14,6 +14,7 @@ from headway.view.errors import UserError
 @click.command(name="daemon")
 @click.option("--spec", "spec_file", metavar="FILE", help="Policies, priorities and reserves.")
 @click.option("--split", default="0.5ms", show_default=True, help="Split groups above this.")
+@click.option("--window", default="0.2ms", show_default=True, help="CUDA work in flight, at most.")
 @click.option("--holdoff", default="2ms", show_default=True, help="Keep an idle GPU so long.")
 @click.option("--no-leases", is_flag=True, help="Have every group asked for (for measurements).")
 @click.option("--until-idle", is_flag=True, help="End with the last client.")
@@ -30,6 +31,7 @@ from headway.view.errors import UserError
 def command(
     spec_file: str | None,
     split: str,
+    window: str,
     holdoff: str,
     no_leases: bool,
     until_idle: bool,
@@ -46,7 +48,7 @@ def command(
     from headway.live.daemon import Daemon, DaemonError
 
     durations_ns = {}
-    for option, text in (("--split", split), ("--holdoff", holdoff)):
+    for option, text in (("--split", split), ("--window", window), ("--holdoff", holdoff)):
         try:
             durations_ns[option] = parse_duration(text)
         except DurationError as error:
@@ -70,6 +72,7 @@ def command(
                 paths.runtime_folder(),
                 spec_file=spec_file,
                 split_ns=durations_ns["--split"],
+                window_ns=durations_ns["--window"],
                 holdoff_ns=durations_ns["--holdoff"],
                 bounds=Bounds(leases=not no_leases),
                 observers=observers,

@@ -1,0 +1,1 @@
+"""Measurements on a real NVIDIA GPU; benchmarks/gpu/run makes them all."""

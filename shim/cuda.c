@@ -1,0 +1,350 @@
+/* Headway's interposer for the CUDA driver: takes work to the gate as turns (turn.h). The functions are
+ * declared in cuda.def. However a program reaches them, by link, dlsym or cuGetProcAddress, it finds the
+ * wrappers; an entry point or a version of one that is not declared passes through untouched. */
+#define _GNU_SOURCE
+#include "gate.h"
+#include "loader.h"
+#include "turn.h"
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef int CUresult;
+typedef void *CUstream;
+
+#define EXPORT __attribute__((visibility("default")))
+#define LIBRARY "libcuda.so.1"
+#define SUCCESS 0
+#define NOT_FOUND 500
+#define NOT_READY 600
+#define LEGACY ((CUstream)1)
+#define PER_THREAD ((CUstream)2)
+#define ALL_STREAMS NULL
+#define PER_THREAD_FLAG 2u
+
+struct launch { /* CUlaunchConfig */
+    unsigned grid[3], block[3], shared;
+    CUstream stream;
+};
+
+static int captures; /* streams whose work is being recorded */
+static _Thread_local char anchor __attribute__((aligned(16)));
+
+/* ---- streams ----------------------------------------------------------------------------------- */
+
+/* Each thread's default stream is another one, though all have one name. */
+static void *own_lane(void) { return (void *)((uintptr_t)&anchor | 2); }
+
+static void *lane_of(CUstream stream, bool per_thread) {
+    if (stream == PER_THREAD || (!stream && per_thread)) return own_lane();
+    return stream ? stream : LEGACY;
+}
+
+static bool is_per_thread(void *lane) { return (uintptr_t)lane > 15 && (uintptr_t)lane & 2; }
+
+static CUstream stream_of(void *lane) { return is_per_thread(lane) ? PER_THREAD : lane; }
+
+static bool is_recorded(CUstream stream) {
+    static CUresult (*capturing)(CUstream, int *);
+    int status = 0;
+    if (!__atomic_load_n(&captures, __ATOMIC_RELAXED)) return false;
+    if (!capturing) capturing = hw_find_in(LIBRARY, "cuStreamIsCapturing");
+    return !capturing || capturing(stream, &status) != SUCCESS || status;
+}
+
+/* ---- marks --------------------------------------------------------------------------------------- */
+
+/* The page that the GPU writes marks into, as the GPU sees it. */
+static bool device_address(volatile uint32_t *word, uint64_t *address) {
+    static CUresult (*add)(void *, size_t, unsigned);
+    static CUresult (*get)(uint64_t *, void *, unsigned);
+    static uintptr_t known_page;
+    static uint64_t known_address;
+    static bool works;
+    uintptr_t page = (uintptr_t)word & ~(uintptr_t)4095;
+    if (page != known_page) {
+        known_page = page;
+        if (!add) add = hw_find_in(LIBRARY, "cuMemHostRegister_v2");
+        if (!get) get = hw_find_in(LIBRARY, "cuMemHostGetDevicePointer_v2");
+        works = add && get && add((void *)page, 4096, 1 | 2) == SUCCESS &&
+                get(&known_address, (void *)page, 0) == SUCCESS;
+    }
+    *address = known_address + ((uintptr_t)word & 4095);
+    return works;
+}
+
+#define EVENTS 64
+static void *spare[EVENTS];
+static int spares;
+
+static bool mark_by_event(CUstream stream, void **event) {
+    static CUresult (*create)(void **, unsigned), (*record)(void *, CUstream);
+    if (!create) create = hw_find_in(LIBRARY, "cuEventCreate");
+    if (!record) record = hw_find_in(LIBRARY, "cuEventRecord");
+    if (!create || !record) return false;
+    if (spares) *event = spare[--spares];
+    else if (create(event, 2) != SUCCESS) return false;
+    if (record(*event, stream) == SUCCESS) return true;
+    *event = NULL;
+    return false;
+}
+
+static bool mark(void *lane, volatile uint32_t *word, uint32_t value, void **event) {
+    static CUresult (*write)(CUstream, uint64_t, uint32_t, unsigned);
+    static bool tried, unable;
+    uint64_t address;
+    if (!tried) {
+        tried = true;
+        write = hw_find_in(LIBRARY, "cuStreamWriteValue32_v2");
+        if (!write) write = hw_find_in(LIBRARY, "cuStreamWriteValue32");
+    }
+    if (write && !unable && device_address(word, &address)) {
+        if (write(stream_of(lane), address, value, 0) == SUCCESS) return true;
+        unable = true;
+    }
+    return mark_by_event(stream_of(lane), event);
+}
+
+static bool event_done(void *event) {
+    static CUresult (*query)(void *), (*destroy)(void *);
+    if (!query) query = hw_find_in(LIBRARY, "cuEventQuery");
+    if (!destroy) destroy = hw_find_in(LIBRARY, "cuEventDestroy_v2");
+    if (query && query(event) == NOT_READY) return false;
+    if (spares < EVENTS) spare[spares++] = event;
+    else if (destroy) destroy(event);
+    return true;
+}
+
+static bool lane_done(void *lane) {
+    static CUresult (*query)(CUstream);
+    if (!query) query = hw_find_in(LIBRARY, "cuStreamQuery");
+    return query && query(stream_of(lane)) != NOT_READY;
+}
+
+static bool may_mark(void *lane) {
+    if (is_per_thread(lane) && lane != own_lane()) return false;
+    return !is_recorded(stream_of(lane));
+}
+
+static const struct hw_lane_api api = {mark, event_done, lane_done, may_mark};
+
+/* ---- signatures ----------------------------------------------------------------------------------- */
+
+static uint64_t kernel(const void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                       unsigned bz, unsigned shared) {
+    uint64_t hash = hw_mix(HW_SEED, (uintptr_t)f);
+    hash = hw_mix(hash, (uint64_t)gx << 32 | gy);
+    hash = hw_mix(hash, (uint64_t)gz << 32 | bx);
+    hash = hw_mix(hash, (uint64_t)by << 32 | bz);
+    return hw_mix(hash, shared);
+}
+
+/* Sizes that differ by less than an eighth cost about the same. */
+static uint64_t bytes(char way, uint64_t size) {
+    int high = size ? 63 - __builtin_clzll(size) : 0;
+    return hw_mix(hw_mix(HW_SEED, (uint64_t)way), high > 3 ? size >> (high - 3) << (high - 3) : size);
+}
+
+/* ---- wrappers, generated from cuda.def ------------------------------------------------------------ */
+
+#define HOOK(since, name, per_thread, params, args) \
+    typedef CUresult(*type_##name) params; \
+    static type_##name real_##name; \
+    EXPORT CUresult name params;
+#include "cuda.def"
+
+#define READY(name) \
+    (real_##name || (real_##name = (type_##name)hw_resolve(#name, (void *)name, __builtin_return_address(0))))
+
+/* Work on its way to a stream. */
+static enum hw_pass before(void *lane, uint64_t signature) {
+    if (hw_turn_inside() || is_recorded(stream_of(lane))) return HW_FREE;
+    return hw_turn_pass(&api, lane, signature);
+}
+
+#define ASYNC_ONE(name, per_thread, params, args, stream, signature) \
+    CUresult name params { \
+        if (!READY(name)) return NOT_FOUND; \
+        void *lane = lane_of(stream, per_thread); \
+        uint64_t hash = signature; \
+        enum hw_pass pass = before(lane, hash); \
+        CUresult result = real_##name args; \
+        if (pass == HW_WATCHED) hw_turn_passed(&api, lane, hash, pass); \
+        return result; \
+    }
+#define ASYNC(since, name, twin, params, args, stream, signature) \
+    ASYNC_ONE(name, false, params, args, stream, signature) ASYNC_ONE(twin, true, params, args, stream, signature)
+
+/* A copy that was waited for shows that what stood before it is done. */
+#define COPY_ONE(name, per_thread, params, args, signature) \
+    CUresult name params { \
+        if (!READY(name)) return NOT_FOUND; \
+        void *lane = lane_of(NULL, per_thread); \
+        uint64_t hash = signature; \
+        enum hw_pass pass = before(lane, hash); \
+        CUresult result = real_##name args; \
+        if (pass == HW_WATCHED) hw_turn_passed(&api, lane, hash, pass); \
+        if (pass != HW_FREE && result == SUCCESS) hw_turn_look(); \
+        return result; \
+    }
+#define COPY(since, name, twin, params, args, signature) \
+    COPY_ONE(name, false, params, args, signature) COPY_ONE(twin, true, params, args, signature)
+
+#define WAIT_ONE(name, per_thread, params, args, stream) \
+    CUresult name params { \
+        if (!READY(name)) return NOT_FOUND; \
+        CUresult result = real_##name args; \
+        if (result == SUCCESS) hw_turn_synced(lane_of(stream, per_thread), false); \
+        return result; \
+    }
+#define WAIT(since, name, twin, params, args, stream) \
+    WAIT_ONE(name, false, params, args, stream) WAIT_ONE(twin, true, params, args, stream)
+
+#define WAIT_ALL(since, name, params, args) \
+    CUresult name params { \
+        if (!READY(name)) return NOT_FOUND; \
+        CUresult result = real_##name args; \
+        if (result == SUCCESS) hw_turn_synced(NULL, true); \
+        return result; \
+    }
+
+#define LOOK(since, name, params, args) \
+    CUresult name params { \
+        if (!READY(name)) return NOT_FOUND; \
+        CUresult result = real_##name args; \
+        if (result == SUCCESS) hw_turn_look(); \
+        return result; \
+    }
+
+static void count_capture(CUresult result, int change) {
+    if (change < 0 || result == SUCCESS) __atomic_add_fetch(&captures, change, __ATOMIC_RELAXED);
+    if (captures < 0) captures = 0;
+}
+
+#define CAPTURE_ONE(name, params, args, change) \
+    CUresult name params { \
+        if (!READY(name)) return NOT_FOUND; \
+        CUresult result = real_##name args; \
+        count_capture(result, change); \
+        return result; \
+    }
+#define CAPTURE(since, name, twin, params, args, change) \
+    CAPTURE_ONE(name, params, args, change) CAPTURE_ONE(twin, params, args, change)
+
+#define END(since, name, params, args, stream) \
+    CUresult name params { \
+        if (!READY(name)) return NOT_FOUND; \
+        hw_turn_end_lane(stream, (stream) == ALL_STREAMS); \
+        return real_##name args; \
+    }
+
+#include "cuda.def"
+
+/* ---- for every other way to them -------------------------------------------------------------------- */
+
+static CUresult (*real_cuGetProcAddress)(const char *, void **, int, uint64_t);
+static CUresult (*real_cuGetProcAddress_v2)(const char *, void **, int, uint64_t, int *);
+EXPORT CUresult cuGetProcAddress(const char *symbol, void **function, int version, uint64_t flags);
+EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, uint64_t flags, int *status);
+
+#define LOOKUPS \
+    HOOK(11030, cuGetProcAddress, 0, , ) \
+    HOOK(12000, cuGetProcAddress_v2, 0, , )
+
+const struct hw_hook hw_cuda_hooks[] = {
+#define HOOK(since, name, per_thread, params, args) {#name, (void *)name, (void **)&real_##name},
+    LOOKUPS
+#include "cuda.def"
+};
+
+const size_t hw_cuda_hook_count = sizeof hw_cuda_hooks / sizeof *hw_cuda_hooks;
+
+/* What cuGetProcAddress gives for a plain name. */
+static const struct meaning {
+    int since;
+    bool per_thread;
+} meanings[] = {
+#define HOOK(since, name, per_thread, params, args) {since, per_thread},
+    LOOKUPS
+#include "cuda.def"
+};
+
+/* The name without what tells its version: cuMemcpyHtoD_v2_ptds is asked for as cuMemcpyHtoD. */
+static bool is_called(const char *name, const char *plain) {
+    size_t n = strlen(plain);
+    return !strncmp(name, plain, n) && (!name[n] || (name[n] == '_' && (name[n + 1] == 'v' || name[n + 1] == 'p')));
+}
+
+/* The newest version we know up to what was asked for; none if the driver may mean a newer one. */
+#define KNOWN_VERSION 13099
+static const struct hw_hook *by_meaning(const char *plain, int version, bool per_thread) {
+    const struct hw_hook *best = NULL;
+    int since = 0;
+    if (version > KNOWN_VERSION) return NULL;
+    for (size_t i = 0; i < hw_cuda_hook_count; i++) {
+        const struct meaning *m = &meanings[i];
+        bool twin = m->per_thread == per_thread || (!m->per_thread && !strstr(hw_cuda_hooks[i].name, "_pt"));
+        if (!is_called(hw_cuda_hooks[i].name, plain) || !twin || m->since > version) continue;
+        if (best && (m->since < since || (m->since == since && m->per_thread != per_thread))) continue;
+        best = &hw_cuda_hooks[i];
+        since = m->since;
+    }
+    return best;
+}
+
+static bool is_work(const char *name) {
+    static const char *kinds[] = {"cuLaunch", "cuMemcpy", "cuMemset", "cuGraphLaunch"};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (!strncmp(name, kinds[i], strlen(kinds[i]))) return true;
+    return false;
+}
+
+/* Whether what cuGetProcAddress gives is what dlsym gives. Then an address that is none of ours is
+ * another version, and stays as it is. */
+static bool is_known_by_address(void) {
+    static int known = -1;
+    void *given = NULL;
+    if (known >= 0) return known;
+    if (real_cuGetProcAddress_v2) real_cuGetProcAddress_v2("cuInit", &given, 12000, 0, NULL);
+    else if (real_cuGetProcAddress) real_cuGetProcAddress("cuInit", &given, 11030, 0);
+    known = given && given == hw_find_in(LIBRARY, "cuInit");
+    return known;
+}
+
+/* Ours in the place of what was found: known by its address, or else by what the name means. */
+static void replace(const char *plain, void **function, int version, uint64_t flags) {
+    const struct hw_hook *hook = NULL;
+    if (!plain || !function || !*function) return;
+    for (size_t i = 0; i < hw_cuda_hook_count && !hook; i++) {
+        const struct hw_hook *h = &hw_cuda_hooks[i];
+        if (!is_called(h->name, plain)) continue;
+        if (*function == h->wrapper) return;
+        if (!*h->real) *h->real = hw_find_in(LIBRARY, h->name);
+        if (*h->real == *function) hook = h;
+    }
+    if (!hook && !is_known_by_address()) hook = by_meaning(plain, version, flags & PER_THREAD_FLAG);
+    if (hook && !*hook->real) *hook->real = *function;
+    if (hook) *function = hook->wrapper;
+    if (hook || is_work(plain)) hw_note_lookup(hook ? hook->name : plain, "cuGetProcAddress", hook);
+}
+
+CUresult cuGetProcAddress(const char *symbol, void **function, int version, uint64_t flags) {
+    if (!real_cuGetProcAddress)
+        *(void **)&real_cuGetProcAddress =
+            hw_resolve("cuGetProcAddress", (void *)cuGetProcAddress, __builtin_return_address(0));
+    if (!real_cuGetProcAddress) return NOT_FOUND;
+    CUresult result = real_cuGetProcAddress(symbol, function, version, flags);
+    if (result == SUCCESS) replace(symbol, function, version, flags);
+    return result;
+}
+
+CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, uint64_t flags, int *status) {
+    if (!real_cuGetProcAddress_v2)
+        *(void **)&real_cuGetProcAddress_v2 =
+            hw_resolve("cuGetProcAddress_v2", (void *)cuGetProcAddress_v2, __builtin_return_address(0));
+    if (!real_cuGetProcAddress_v2) return NOT_FOUND;
+    CUresult result = real_cuGetProcAddress_v2(symbol, function, version, flags, status);
+    if (result == SUCCESS) replace(symbol, function, version, flags);
+    return result;
+}

@@ -1,0 +1,437 @@
+#define _GNU_SOURCE
+#include "turn.h"
+#include "gate.h"
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+#include <time.h>
+
+/* Batches of one lane that are in flight, and kinds of work that one batch is learned from. */
+#define BATCHES 16
+#define PARTS 8
+#define ENTRIES 4096
+/* A window is marked in so many pieces, so that room in it is seen in time. */
+#define PIECES 4
+/* Work of an unknown kind is taken for as long as a whole window. */
+#define KNOWN 3
+/* Two looks at the marks so close that a mark seen by the second was written just then. */
+#define CLOSE_NS 4000u
+/* A drain that takes longer than this is waited for asleep. */
+#define SPIN_NS 500000u
+/* A mark that takes longer may never come. */
+#define BROKEN_NS 5000000u
+#define ALL ((void *)-1)
+
+struct entry { /* what a kind of work costs */
+    uint64_t signature, cost_ns;
+    uint32_t seen;
+};
+
+struct batch {
+    uint32_t seq, parts, works;
+    uint64_t cost_ns, issued_ns;
+    volatile uint32_t *word; /* the mark; its page stays mapped whatever becomes of the daemon */
+    void *event;             /* or this in its place */
+    struct {
+        struct entry *entry;
+        uint64_t cost_ns;
+    } part[PARTS];
+};
+
+struct lane {
+    void *key;
+    bool dirty; /* work went since the program last waited for it */
+    uint32_t slot, first, count;
+    struct batch open, ring[BATCHES];
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct hw_channel *channel;
+static const struct hw_lane_api *lanes_api;
+static struct lane lanes[HW_LANES];
+static struct entry table[ENTRIES];
+static void *last_dirty; /* the lane whose work went last: it is dirty for sure */
+static uint64_t passes, flight_ns, finished_ns, looked_ns, turn_ns;
+static bool asking, told; /* a thread waits for a turn; one was begun with the asking for it */
+static int jobs;          /* the program says itself when its job is over */
+static _Thread_local int inside;
+
+uint64_t hw_mix(uint64_t hash, uint64_t value) { /* FNV-1a over whole words */
+    return (hash ^ value) * 0x100000001b3ull;
+}
+
+bool hw_turn_inside(void) { return inside; }
+
+/* ---- what work costs -------------------------------------------------------------------------- */
+
+static struct entry *find(uint64_t signature) {
+    struct entry *e = &table[(signature ^ signature >> 29) % ENTRIES];
+    if (e->signature != signature) *e = (struct entry){.signature = signature};
+    return e;
+}
+
+static uint64_t cost_of(const struct entry *e, uint64_t window) {
+    return e->seen && e->cost_ns ? e->cost_ns : window;
+}
+
+/* Quickly down, for what was waited for may have been more than the work; slowly up, for the same. */
+static void learn(const struct batch *b, uint64_t took_ns, bool exact) {
+    for (uint32_t i = 0; i < b->parts; i++) {
+        struct entry *e = b->part[i].entry;
+        uint64_t seen = b->cost_ns ? (uint64_t)((double)e->cost_ns * (double)took_ns / (double)b->cost_ns) : took_ns;
+        if (!e->cost_ns || b->parts == 1) seen = took_ns / (b->works ? b->works : 1);
+        if (!exact && e->cost_ns && seen > e->cost_ns) continue;
+        if (!e->seen || !e->cost_ns) e->cost_ns = seen;
+        else if (seen < e->cost_ns) e->cost_ns = (e->cost_ns + seen) / 2;
+        else e->cost_ns = (e->cost_ns * 7 + (seen < 8 * e->cost_ns ? seen : 8 * e->cost_ns)) / 8;
+        if (!e->cost_ns) e->cost_ns = 1;
+        if (e->seen < KNOWN) e->seen++;
+    }
+}
+
+/* ---- lanes and marks ------------------------------------------------------------------------- */
+
+static struct lane *lane_of(void *key) {
+    struct lane *unused = NULL;
+    for (uint32_t i = 0; i < HW_LANES; i++) {
+        if (lanes[i].key == key) return &lanes[i];
+        if (!unused && (!lanes[i].key || (!lanes[i].dirty && !lanes[i].count && !lanes[i].open.works)))
+            unused = &lanes[i];
+    }
+    if (!unused) return NULL;
+    unused->key = key;
+    unused->slot = (uint32_t)(unused - lanes);
+    unused->dirty = false;
+    return unused;
+}
+
+static void show_marks(void) {
+    uint32_t open = 0;
+    for (uint32_t i = 0; i < HW_LANES; i++) open |= lanes[i].open.works || (lanes[i].dirty && !lanes[i].count);
+    channel->page->unmarked = open != 0;
+}
+
+/* Batches found done together, waiting to be booked. */
+static struct batch found[2 * HW_LANES];
+static uint32_t found_count;
+
+/* They ran from max(submit, previous finish) to now, so lanes side by side are counted once. What each
+ * of them took is not seen when they are found together: it is shared out as it was predicted. */
+static void book(uint64_t now, bool exact) {
+    uint64_t cost = 0, start = now;
+    for (uint32_t i = 0; i < found_count; i++) {
+        cost += found[i].cost_ns;
+        if (found[i].issued_ns < start) start = found[i].issued_ns;
+    }
+    if (start < finished_ns) start = finished_ns;
+    uint64_t took = now > start ? now - start : 0;
+    for (uint32_t i = 0; i < found_count; i++) {
+        struct batch *b = &found[i];
+        uint64_t part = cost ? (uint64_t)((double)took * (double)b->cost_ns / (double)cost) : 0;
+        if (b->works) learn(b, part, exact);
+        flight_ns -= b->cost_ns < flight_ns ? b->cost_ns : flight_ns;
+    }
+    if (found_count) {
+        if (channel->page) channel->page->used_ns += exact || took < cost ? took : cost;
+        if (now > finished_ns) finished_ns = now;
+    }
+    found_count = 0;
+}
+
+static void find_done(struct batch *b, uint64_t now, bool exact) {
+    found[found_count++] = *b;
+    if (found_count == sizeof found / sizeof *found) book(now, exact);
+}
+
+static bool is_done(const struct batch *b) {
+    if (b->event) return lanes_api->event_done(b->event);
+    return (int32_t)(__atomic_load_n(b->word, __ATOMIC_ACQUIRE) - b->seq) >= 0;
+}
+
+static void reap(uint64_t now) {
+    bool exact = now - looked_ns < CLOSE_NS;
+    for (uint32_t i = 0; i < HW_LANES; i++) {
+        struct lane *lane = &lanes[i];
+        while (lane->count && is_done(&lane->ring[lane->first % BATCHES])) {
+            find_done(&lane->ring[lane->first++ % BATCHES], now, exact);
+            lane->count--;
+        }
+    }
+    book(now, exact);
+    looked_ns = now;
+}
+
+/* A mark behind what the lane has got so far. */
+static void close_batch(struct lane *lane) {
+    struct batch *b = &lane->open;
+    if (!channel->page || lane->count == BATCHES || !lanes_api->may_mark(lane->key)) return;
+    if (!b->works && (!lane->dirty || lane->count)) return;
+    b->word = &channel->page->done[lane->slot];
+    b->seq = channel->page->issued[lane->slot] + 1;
+    b->event = NULL;
+    if (!b->works) b->issued_ns = turn_ns;
+    if (!lanes_api->mark(lane->key, b->word, b->seq, &b->event)) return;
+    if (!b->event) channel->page->issued[lane->slot] = b->seq;
+    lane->ring[(lane->first + lane->count++) % BATCHES] = *b;
+    memset(b, 0, sizeof *b);
+}
+
+static void close_all(void) {
+    for (uint32_t i = 0; i < HW_LANES; i++)
+        if (lanes[i].key) close_batch(&lanes[i]);
+    show_marks();
+}
+
+static bool in_flight(void) {
+    for (uint32_t i = 0; i < HW_LANES; i++)
+        if (lanes[i].count) return true;
+    return false;
+}
+
+static void lane_is_done(struct lane *lane, uint64_t now);
+
+/* A program whose GPU work broke gets no more marks: ask the driver what became of it. */
+static void look_for_broken(uint64_t now) {
+    for (uint32_t i = 0; i < HW_LANES; i++) {
+        struct lane *lane = &lanes[i];
+        if (lane->key && lane->count && lanes_api->may_mark(lane->key) && lanes_api->lane_done(lane->key))
+            lane_is_done(lane, now);
+    }
+    book(now, false);
+}
+
+static void breathe(uint64_t since, uint64_t now) {
+    if (now - since > BROKEN_NS) look_for_broken(now);
+    pthread_mutex_unlock(&lock);
+    if (now - since > SPIN_NS) nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+    pthread_mutex_lock(&lock);
+}
+
+/* ---- turns -------------------------------------------------------------------------------------- */
+
+static bool leased(void) { return channel->daemon && __atomic_load_n(&channel->daemon->lease, __ATOMIC_ACQUIRE); }
+
+/* Nothing of the program is on the GPU: the turn may go to somebody else. */
+static void let_go(bool last) {
+    told = false;
+    last_dirty = NULL;
+    if (!channel->page) return;
+    channel->page->last_ns = finished_ns;
+    __atomic_store_n(&channel->page->busy, 0, __ATOMIC_SEQ_CST);
+    bool wanted = __atomic_load_n(&channel->daemon->wanted, __ATOMIC_SEQ_CST);
+    if (wanted || !__atomic_load_n(&channel->daemon->lease, __ATOMIC_SEQ_CST))
+        hw_gate_tell(channel, HW_RELEASE, last);
+}
+
+/* The turn was taken back: what is in flight is waited for, then it is given. */
+static void drain(void) {
+    close_all();
+    for (uint64_t since = hw_now(), now = since; in_flight(); now = hw_now()) {
+        reap(now);
+        if (in_flight()) breathe(since, now);
+        if (!channel->page) return;
+    }
+    if (channel->page && channel->page->busy && !leased()) let_go(false);
+}
+
+/* Waits for the turn, with the lock held but while it waits. */
+static bool begin_turn(void) {
+    while (hw_gate_reach(channel, hw_now())) {
+        if (told && !leased()) return true;
+        told = false;
+        if (hw_gate_take_lease(channel)) return true;
+        if (asking) { /* by another thread: the lease will show */
+            pthread_mutex_unlock(&lock);
+            nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+            pthread_mutex_lock(&lock);
+            continue;
+        }
+        if (channel->page->busy) {
+            drain();
+            continue;
+        }
+        if (__atomic_load_n(&channel->daemon->at_once, __ATOMIC_ACQUIRE)) {
+            channel->seq++;
+            __atomic_store_n(&channel->page->busy, 1, __ATOMIC_SEQ_CST);
+            return told = hw_gate_tell(channel, HW_SUBMIT, false);
+        }
+        asking = true;
+        pthread_mutex_unlock(&lock);
+        bool granted = hw_gate_ask(channel);
+        pthread_mutex_lock(&lock);
+        asking = false;
+        if (!granted) return false;
+    }
+    return false;
+}
+
+static void wait_for_room(uint64_t cost, uint64_t window) {
+    uint64_t since = hw_now();
+    for (uint64_t now = since; flight_ns && flight_ns + cost > window && leased(); now = hw_now()) {
+        close_all();
+        if (!in_flight()) return; /* nothing can be marked now */
+        reap(now);
+        if (flight_ns && flight_ns + cost > window) breathe(since, now);
+    }
+}
+
+static void make_channel(void) {
+    static char key;
+    channel = hw_channel_take(&key);
+    if (channel) channel->turns = true;
+}
+
+static void in_child(void) {
+    pthread_mutex_init(&lock, NULL);
+    memset(lanes, 0, sizeof lanes);
+    flight_ns = 0;
+    asking = told = false;
+    last_dirty = NULL;
+}
+
+static enum hw_pass pass_slowly(void *key, uint64_t signature) {
+    static bool forks;
+    enum hw_pass pass = HW_FREE;
+    if (!channel) make_channel();
+    if (!channel) return pass;
+    if (!forks) forks = !pthread_atfork(NULL, NULL, in_child);
+    while (begin_turn()) {
+        uint64_t window = channel->daemon->window_ns;
+        pass = window ? HW_WATCHED : HW_FAST;
+        if (window) wait_for_room(cost_of(find(signature), window), window);
+        if (told || !window || leased()) break; /* else it was taken back meanwhile */
+        pass = HW_FREE;
+    }
+    if (channel->page) {
+        if (pass == HW_FREE) channel->page->free_groups++;
+        else channel->page->passed++;
+    }
+    struct lane *lane = lane_of(key);
+    if (lane) lane->dirty = true;
+    last_dirty = lane ? key : NULL;
+    if (!turn_ns) turn_ns = hw_now();
+    return pass;
+}
+
+enum hw_pass hw_turn_pass(const struct hw_lane_api *api, void *key, uint64_t signature) {
+    struct hw_channel *c = channel;
+    if (inside || !hw_gate_enabled()) return HW_FREE;
+    const volatile struct hw_daemon_page *daemon = c ? c->daemon : NULL;
+    volatile struct hw_client_page *page = c ? c->page : NULL;
+    /* Every now and then the slow way looks whether the daemon lives. */
+    if (page && daemon && last_dirty == key && ++passes % 256 && !daemon->window_ns && page->busy &&
+        __atomic_load_n(&daemon->lease, __ATOMIC_ACQUIRE)) {
+        page->passed++;
+        return HW_FAST;
+    }
+    int error = errno;
+    inside++;
+    pthread_mutex_lock(&lock);
+    lanes_api = api;
+    enum hw_pass pass = pass_slowly(key, signature);
+    if (channel && channel->page) channel->page->unmarked = 1;
+    pthread_mutex_unlock(&lock);
+    inside--;
+    errno = error;
+    return pass;
+}
+
+void hw_turn_passed(const struct hw_lane_api *api, void *key, uint64_t signature, enum hw_pass pass) {
+    (void)api;
+    if (pass != HW_WATCHED) return;
+    int error = errno;
+    inside++;
+    pthread_mutex_lock(&lock);
+    struct lane *lane = channel->page && channel->daemon ? lane_of(key) : NULL;
+    if (lane) {
+        uint64_t window = channel->daemon->window_ns;
+        struct entry *e = find(signature);
+        struct batch *b = &lane->open;
+        uint64_t cost = cost_of(e, window);
+        uint32_t i = 0;
+        if (!b->works) b->issued_ns = hw_now();
+        while (i < b->parts && b->part[i].entry != e) i++;
+        if (i < PARTS) {
+            if (i == b->parts) b->part[b->parts++] = (__typeof__(b->part[0])){.entry = e};
+            b->part[i].cost_ns += cost;
+        }
+        b->works++;
+        b->cost_ns += cost;
+        flight_ns += cost;
+        if (e->seen < KNOWN || b->parts == PARTS || b->cost_ns * PIECES >= window) close_batch(lane);
+        show_marks();
+    }
+    pthread_mutex_unlock(&lock);
+    inside--;
+    errno = error;
+}
+
+static void lane_is_done(struct lane *lane, uint64_t now) {
+    for (; lane->count; lane->count--) {
+        struct batch *b = &lane->ring[lane->first++ % BATCHES];
+        if (b->event) lanes_api->event_done(b->event); /* it is, and can be forgotten */
+        find_done(b, now, false);
+    }
+    if (lane->open.works) find_done(&lane->open, now, false);
+    memset(&lane->open, 0, sizeof lane->open);
+    lane->dirty = false;
+}
+
+/* All work was waited for: the job is over, and with it the turn. */
+static void rest(uint64_t now) {
+    volatile struct hw_client_page *page = channel->page;
+    uint64_t deadline = channel->daemon ? channel->daemon->deadline_ns : 0;
+    if (page && channel->daemon && !channel->daemon->window_ns) {
+        uint64_t start = turn_ns > finished_ns ? turn_ns : finished_ns;
+        if (now > start) page->used_ns += now - start;
+    }
+    if (page && turn_ns) {
+        page->jobs++;
+        if (deadline && now - turn_ns > deadline) page->misses++;
+    }
+    finished_ns = now;
+    turn_ns = flight_ns = 0;
+    if (page) page->unmarked = 0;
+    let_go(true);
+}
+
+static void settle(void *key, bool all) {
+    if (!channel || inside) return;
+    int error = errno;
+    inside++;
+    pthread_mutex_lock(&lock);
+    uint64_t now = hw_now();
+    bool dirty = false, was = false;
+    for (uint32_t i = 0; i < HW_LANES; i++) {
+        struct lane *lane = &lanes[i];
+        if (!lane->key) continue;
+        was |= lane->dirty;
+        if (all || lane->key == key) lane_is_done(lane, now);
+        else if (lane->dirty && lanes_api->may_mark(lane->key) && lanes_api->lane_done(lane->key))
+            lane_is_done(lane, now);
+        dirty |= lane->dirty;
+    }
+    book(now, false);
+    last_dirty = NULL;
+    if (was && !dirty && !jobs) rest(now);
+    else if (channel->page) show_marks();
+    pthread_mutex_unlock(&lock);
+    inside--;
+    errno = error;
+}
+
+void hw_turn_synced(void *lane, bool all) { settle(lane, all); }
+
+void hw_turn_look(void) {
+    const volatile struct hw_daemon_page *daemon = channel ? channel->daemon : NULL;
+    /* Only who waits for this turn, or a deadline, makes it worth looking. */
+    if (daemon && (daemon->wanted || daemon->deadline_ns || !daemon->lease)) settle(ALL, false);
+}
+
+void hw_turn_end_lane(void *key, bool all) {
+    settle(key, all);
+    pthread_mutex_lock(&lock);
+    for (uint32_t i = 0; i < HW_LANES; i++)
+        if (all || lanes[i].key == key) lanes[i].key = NULL;
+    pthread_mutex_unlock(&lock);
+}

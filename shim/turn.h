@@ -1,0 +1,36 @@
+/* Turns: how work of CUDA and OpenCL programs passes the gate. A turn begins with the first work after
+ * a rest and lasts until the program has waited for all of it, or until the daemon wants it to end.
+ * In a turn, work passes with a few loads; no more predicted work than the window is in flight. */
+#ifndef HEADWAY_TURN_H
+#define HEADWAY_TURN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What an API does for the turns. A lane is an ordered way to the GPU: a stream, a queue. */
+struct hw_lane_api {
+    /* Makes the GPU write `value` to `word` (or an event in its place) once all before it is done. */
+    bool (*mark)(void *lane, volatile uint32_t *word, uint32_t value, void **event);
+    bool (*event_done)(void *event); /* and forgets it then */
+    bool (*lane_done)(void *lane); /* or broken: nothing more is to be waited for */
+    bool (*may_mark)(void *lane); /* not while its work is only being recorded */
+};
+
+enum hw_pass { HW_FREE, HW_FAST, HW_WATCHED };
+
+/* Before work: waits until it may go. */
+enum hw_pass hw_turn_pass(const struct hw_lane_api *api, void *lane, uint64_t signature);
+/* After it, if it went as the gate said. */
+void hw_turn_passed(const struct hw_lane_api *api, void *lane, uint64_t signature, enum hw_pass pass);
+/* The program has waited for this lane; NULL with `all`: for every one. */
+void hw_turn_synced(void *lane, bool all);
+/* The program has waited for something: look whether that was all. */
+void hw_turn_look(void);
+/* The lane is about to go, or all of them are. */
+void hw_turn_end_lane(void *lane, bool all);
+bool hw_turn_inside(void);
+
+uint64_t hw_mix(uint64_t hash, uint64_t value);
+#define HW_SEED 0xcbf29ce484222325ull
+
+#endif

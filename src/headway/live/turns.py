@@ -1,0 +1,73 @@
+"""Turns: how programs that say when they are done share a GPU, as CUDA and OpenCL programs do.
+
+A turn is a lease from the first work after a rest until the program has waited for all of it. It
+ends early when somebody more important comes (at once), when somebody as important has waited for
+a slice, or when its budget is used up; then the program's gate closes, and what is in flight, a
+window at most, drains.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headway.engine.core import Engine
+from headway.live.channel import Channel
+
+SLICE_NS = 8_000_000
+"""For how long equals do not take turns from each other: changing hands costs some 0.1 ms."""
+LOOK_NS = 5_000_000
+"""How soon a turn that is in use is looked at again while less important ones wait."""
+DRAIN_NS = 100_000
+"""How soon a turn that was taken back is looked at again: its marks may tell before its program."""
+STALLED_NS = 60_000_000
+"""A program that is stopped, and was for this long, does not keep its turn."""
+
+
+def ends_ns(engine: Engine, holder: Channel, now_ns: int) -> int | None:
+    """When the holder's turn is over, as far as can be said now; a time that has come: now."""
+    times = []
+    left_ns = budget_left_ns(holder)
+    if left_ns is not None:
+        times.append(now_ns + left_ns)
+    if engine.queue.entries:
+        times.append(_wanted_ns(engine, holder, now_ns))
+    return min(times, default=None)
+
+
+def _wanted_ns(engine: Engine, holder: Channel, now_ns: int) -> int:
+    task, pages = holder.task, holder.pages
+    if task is None or pages is None or not pages.client.busy:
+        return now_ns
+    best_rank = engine.best_ready_rank()
+    if best_rank < task.rank:
+        return now_ns
+    if best_rank == task.rank:
+        return holder.since_lease_ns + SLICE_NS
+    return now_ns if _is_stalled(holder, now_ns) else now_ns + LOOK_NS
+
+
+def budget_left_ns(holder: Channel) -> int | None:
+    """What is left of its reserve, if it has one, after what it has used in this turn."""
+    task, pages = holder.task, holder.pages
+    if task is None or pages is None or task.reserve is None:
+        return None
+    used_ns = max(0, pages.client.used_ns - holder.used_before_ns)
+    return max(0, task.reserve.budget_ns - used_ns)
+
+
+def _is_stalled(holder: Channel, now_ns: int) -> bool:
+    """No sign of life for a while, because the process is stopped."""
+    assert holder.pages is not None
+    page = holder.pages.client
+    seen = (page.passed, page.used_ns, page.jobs)
+    if seen != holder.progress:
+        holder.progress, holder.progress_ns = seen, now_ns
+    return now_ns - holder.progress_ns >= STALLED_NS and _is_stopped(holder.peer.pid)
+
+
+def _is_stopped(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return False
+    return state in ("T", "t")
