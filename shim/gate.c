@@ -267,10 +267,17 @@ static bool spin(const struct hw_channel *c) {
     return false;
 }
 
+/* Grants that were seen in the page before they were read. */
+static void read_old_grants(const struct hw_channel *c) {
+    struct hw_message old;
+    while (is_ours(c) && recv(c->fd, &old, sizeof old, MSG_DONTWAIT) == sizeof old) {}
+}
+
 /* Asks the daemon and waits for its answer; false: it is gone or stopped, so go on without it. */
 static bool ask(struct hw_channel *c) {
     c->seq++;
     publish(c);
+    if (c->turns) read_old_grants(c);
     if (!tell(c, HW_SUBMIT, false)) return false;
     if (c->turns && spin(c)) return true;
     for (;;) {
@@ -328,6 +335,12 @@ bool hw_gate_reach(struct hw_channel *c, uint64_t now_ns) {
 bool hw_gate_take_lease(struct hw_channel *c) { return take_lease(c); }
 
 bool hw_gate_ask(struct hw_channel *c) { return ask(c); }
+
+bool hw_gate_announce(struct hw_channel *c) {
+    c->seq++;
+    read_old_grants(c);
+    return tell(c, HW_SUBMIT, false);
+}
 
 void hw_gate_frame(struct hw_channel *c) {
     if (c->page) c->page->frames++;

@@ -74,5 +74,7 @@ bool hw_gate_take_lease(struct hw_channel *channel);
 bool hw_gate_tell(struct hw_channel *channel, uint32_t type, bool last);
 /* Asks, and waits for the answer; false: there is nobody to wait for. */
 bool hw_gate_ask(struct hw_channel *channel);
+/* Asks, and waits for nothing. */
+bool hw_gate_announce(struct hw_channel *channel);
 
 #endif

@@ -35,6 +35,7 @@ struct batch {
     struct {
         struct entry *entry;
         uint64_t cost_ns;
+        uint32_t works;
     } part[PARTS];
 };
 
@@ -74,16 +75,23 @@ static uint64_t cost_of(const struct entry *e, uint64_t window) {
     return e->seen && e->cost_ns ? e->cost_ns : window;
 }
 
-/* Quickly down, for what was waited for may have been more than the work; slowly up, for the same. */
-static void learn(const struct batch *b, uint64_t took_ns, bool exact) {
+/* What was seen of a batch: with a start or an end that was only found out later, it may have taken
+ * longer or less than `took_ns`. */
+struct sight {
+    uint64_t took_ns;
+    bool late_start, late_end;
+};
+
+/* A little down, less up: a group may have met a busy machine. */
+static void learn(const struct batch *b, struct sight seen) {
     for (uint32_t i = 0; i < b->parts; i++) {
         struct entry *e = b->part[i].entry;
-        uint64_t seen = b->cost_ns ? (uint64_t)((double)e->cost_ns * (double)took_ns / (double)b->cost_ns) : took_ns;
-        if (!e->cost_ns || b->parts == 1) seen = took_ns / (b->works ? b->works : 1);
-        if (!exact && e->cost_ns && seen > e->cost_ns) continue;
-        if (!e->seen || !e->cost_ns) e->cost_ns = seen;
-        else if (seen < e->cost_ns) e->cost_ns = (e->cost_ns + seen) / 2;
-        else e->cost_ns = (e->cost_ns * 7 + (seen < 8 * e->cost_ns ? seen : 8 * e->cost_ns)) / 8;
+        double part = b->parts == 1 ? 1 : (double)b->part[i].cost_ns / (double)b->cost_ns;
+        uint64_t cost = (uint64_t)((double)seen.took_ns * part / b->part[i].works);
+        if (e->cost_ns && (cost < e->cost_ns ? seen.late_start : seen.late_end)) continue;
+        if (!e->seen || !e->cost_ns) e->cost_ns = cost;
+        else if (cost < e->cost_ns) e->cost_ns = (e->cost_ns * 3 + cost) / 4;
+        else e->cost_ns = (e->cost_ns * 7 + (cost < 8 * e->cost_ns ? cost : 8 * e->cost_ns)) / 8;
         if (!e->cost_ns) e->cost_ns = 1;
         if (e->seen < KNOWN) e->seen++;
     }
@@ -118,23 +126,25 @@ static uint32_t found_count;
 /* They ran from max(submit, previous finish) to now, so lanes side by side are counted once. What each
  * of them took is not seen when they are found together: it is shared out as it was predicted. */
 static void book(uint64_t now, bool exact) {
+    static bool late; /* the last finish was seen late */
     uint64_t cost = 0, start = now;
+    if (!found_count) return;
     for (uint32_t i = 0; i < found_count; i++) {
         cost += found[i].cost_ns;
         if (found[i].issued_ns < start) start = found[i].issued_ns;
     }
-    if (start < finished_ns) start = finished_ns;
+    bool follows = start < finished_ns;
+    if (follows) start = finished_ns;
     uint64_t took = now > start ? now - start : 0;
     for (uint32_t i = 0; i < found_count; i++) {
         struct batch *b = &found[i];
         uint64_t part = cost ? (uint64_t)((double)took * (double)b->cost_ns / (double)cost) : 0;
-        if (b->works) learn(b, part, exact);
+        if (b->works) learn(b, (struct sight){part, follows && late, !exact});
         flight_ns -= b->cost_ns < flight_ns ? b->cost_ns : flight_ns;
     }
-    if (found_count) {
-        if (channel->page) channel->page->used_ns += exact || took < cost ? took : cost;
-        if (now > finished_ns) finished_ns = now;
-    }
+    if (channel->page) channel->page->used_ns += exact || took < cost ? took : cost;
+    if (now > finished_ns) finished_ns = now;
+    late = !exact;
     found_count = 0;
 }
 
@@ -251,9 +261,8 @@ static bool begin_turn(void) {
             continue;
         }
         if (__atomic_load_n(&channel->daemon->at_once, __ATOMIC_ACQUIRE)) {
-            channel->seq++;
             __atomic_store_n(&channel->page->busy, 1, __ATOMIC_SEQ_CST);
-            return told = hw_gate_tell(channel, HW_SUBMIT, false);
+            return told = hw_gate_announce(channel);
         }
         asking = true;
         pthread_mutex_unlock(&lock);
@@ -265,8 +274,10 @@ static bool begin_turn(void) {
     return false;
 }
 
+/* Predictions are no better than an eighth, so neither is the window. */
 static void wait_for_room(uint64_t cost, uint64_t window) {
     uint64_t since = hw_now();
+    window += window / 8;
     for (uint64_t now = since; flight_ns && flight_ns + cost > window && leased(); now = hw_now()) {
         close_all();
         if (!in_flight()) return; /* nothing can be marked now */
@@ -354,6 +365,7 @@ void hw_turn_passed(const struct hw_lane_api *api, void *key, uint64_t signature
         if (i < PARTS) {
             if (i == b->parts) b->part[b->parts++] = (__typeof__(b->part[0])){.entry = e};
             b->part[i].cost_ns += cost;
+            b->part[i].works++;
         }
         b->works++;
         b->cost_ns += cost;

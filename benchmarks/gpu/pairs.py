@@ -40,12 +40,15 @@ WAYS = (
 @dataclass(frozen=True)
 class Result:
     p50_us: float
+    p90_us: float
     p99_us: float
     max_us: float
     share: float
 
 
-def pair(stage: Stage, hp: Sequence[str], lp: Sequence[str], policy: str | None, s: float) -> Result:
+def pair(
+    stage: Stage, hp: Sequence[str], lp: Sequence[str], policy: str | None, s: float
+) -> Result:
     high = low = []
     if policy is not None:
         high = headway("run", "--name", "hp", "--priority", "9", "--policy", policy, "--")
@@ -56,15 +59,17 @@ def pair(stage: Stage, hp: Sequence[str], lp: Sequence[str], policy: str | None,
     h, g = finish(important, s + 30), finish(greedy, s + 30)
     if "error" in h or "error" in g:
         raise RuntimeError(f"{h} {g}")
-    return Result(h["p50_us"], h["p99_us"], h["max_us"], g["busy"])
+    return Result(h["p50_us"], h["p90_us"], h["p99_us"], h["max_us"], g["busy"])
 
 
 def alone(stage: Stage, hp: Sequence[str], s: float) -> Result:
     h = finish(stage.start(stage.app("hp", *hp, s), {"START_AT": str(time.time() + 1.5)}), s + 30)
-    return Result(h["p50_us"], h["p99_us"], h["max_us"], 0.0)
+    return Result(h["p50_us"], h["p90_us"], h["p99_us"], h["max_us"], 0.0)
 
 
-def measure(stage: Stage, seconds: float, ways: Sequence[Way] = WAYS) -> dict[str, dict[str, Result]]:
+def measure(
+    stage: Stage, seconds: float, ways: Sequence[Way] = WAYS
+) -> dict[str, dict[str, Result]]:
     rows: dict[str, dict[str, Result]] = {"alone": {}}
     for name, (hp, _) in WORK.items():
         rows["alone"][name] = alone(stage, hp, seconds)

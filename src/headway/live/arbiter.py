@@ -52,6 +52,8 @@ class Arbiter:
         self._by_task: dict[str, Channel] = {}
         self._online: dict[Channel, None] = {}
         """Whose groups are online, in order of dispatch: one, unless a policy lets more through."""
+        self._turners: dict[Channel, None] = {}
+        """Channels that take turns."""
         self._finished_ns = 0
         """When the group before was done."""
         self.grants = 0
@@ -67,6 +69,7 @@ class Arbiter:
         if task is None:
             return
         self._by_task.pop(task.name, None)
+        self._turners.pop(channel, None)
         self._end(channel, now_ns)
         self.engine.advance(now_ns)
         self.engine.remove_task(task, now_ns)
@@ -85,6 +88,7 @@ class Arbiter:
             self._withdrawn(channel, message, now_ns)
         elif message.type == TURNS:
             channel.turns = channel not in self._online
+            self._turners[channel] = None
         else:
             raise ProtocolError(f"a message of the unknown type {message.type}")
         self.pump(now_ns)
@@ -204,9 +208,9 @@ class Arbiter:
 
     def _set_at_once(self) -> None:
         """Tell those who could go at once whether they may, before they ask."""
-        for channel in self._by_task.values():
+        for channel in self._turners:
             task, pages = channel.task, channel.pages
-            if task is None or pages is None or not (channel.turns and task.policy.at_once):
+            if task is None or pages is None or not task.policy.at_once:
                 continue
             funded = task.reserve is None or task.reserve.budget_ns > 0
             first = all(c.task is None or c.task.rank > task.rank for c in self._online)
@@ -290,7 +294,8 @@ class Arbiter:
         channel.since_lease_ns = now_ns
         self.leases += 1
         if channel.pages is not None:
-            channel.used_before_ns = channel.pages.client.used_ns
+            channel.used_before_ns = channel.pages.used_ns
+            channel.passed_before = channel.pages.passed
             channel.pages.set_lease(True)
         if channel.turns:
             self._want(channel, bool(self.engine.queue.entries), now_ns)
@@ -331,15 +336,17 @@ class Arbiter:
             pages.set_lease(False)
         holder.revoked = True
         holder.bound_ns = now_ns + self.bounds.hold_ns
-        if pages is None or not pages.client.busy:
+        if pages is None or not pages.busy:
             self._end(holder, now_ns)
+            if holder.turns and holder.task is not None:
+                self.engine.rest(holder.task, now_ns)
 
     def _used_ns(self, holder: Channel, now_ns: int) -> int:
         """What a lease was used for: what its holder says, and at least the time for which the
         others had to wait for it."""
         said_ns, waited_ns = 0, 0
         if holder.pages is not None:
-            said_ns = holder.pages.client.used_ns - holder.used_before_ns
+            said_ns = holder.pages.used_ns - holder.used_before_ns
         if holder.wanted_ns is not None:
             waited_ns = now_ns - holder.wanted_ns
         elif holder.bound_ns is not None:

@@ -26,6 +26,10 @@ from headway.live.protocol import (
 F_ADD_SEALS = 1033
 SEAL_SEAL, SEAL_SHRINK, SEAL_GROW, SEAL_FUTURE_WRITE = 1, 2, 4, 16
 
+_BUSY = 8
+_PASSED = 16
+_USED = 32
+"""In the client's page; the rest in the daemon's."""
 _HEARTBEAT = 8
 _LEASE = 16
 _SPLIT = 24
@@ -97,6 +101,9 @@ class Pages:
         self._deadline = ctypes.c_uint64.from_address(self._daemon + _DEADLINE)
         self._wanted = ctypes.c_uint32.from_address(self._daemon + _WANTED)
         self._at_once = ctypes.c_uint32.from_address(self._daemon + _AT_ONCE)
+        self._busy = ctypes.c_uint32.from_address(self._client + _BUSY)
+        self._passed = ctypes.c_uint64.from_address(self._client + _PASSED)
+        self._used = ctypes.c_uint64.from_address(self._client + _USED)
 
     def _seal(self) -> None:
         fixed = SEAL_SHRINK | SEAL_GROW | SEAL_SEAL
@@ -141,6 +148,20 @@ class Pages:
             self._lease.value = 1 if on else 0
             with _fence:
                 pass
+
+    # What decisions look at, without copying the page.
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._client and self._busy.value)
+
+    @property
+    def passed(self) -> int:
+        return self._passed.value if self._client else 0
+
+    @property
+    def used_ns(self) -> int:
+        return self._used.value if self._client else 0
 
     @property
     def client(self) -> ClientPage:

@@ -17,6 +17,8 @@ SLICE_NS = 8_000_000
 """For how long equals do not take turns from each other: changing hands costs some 0.1 ms."""
 LOOK_NS = 5_000_000
 """How soon a turn that is in use is looked at again while less important ones wait."""
+WAKE_NS = 2_000_000
+"""How long a program may take to begin a turn that it has waited for."""
 DRAIN_NS = 100_000
 """How soon a turn that was taken back is looked at again: its marks may tell before its program."""
 STALLED_NS = 60_000_000
@@ -36,11 +38,15 @@ def ends_ns(engine: Engine, holder: Channel, now_ns: int) -> int | None:
 
 def _wanted_ns(engine: Engine, holder: Channel, now_ns: int) -> int:
     task, pages = holder.task, holder.pages
-    if task is None or pages is None or not pages.client.busy:
+    if task is None or pages is None:
         return now_ns
     best_rank = engine.best_ready_rank()
     if best_rank < task.rank:
         return now_ns
+    if not pages.busy:
+        if pages.passed != holder.passed_before:
+            return now_ns
+        return holder.since_lease_ns + WAKE_NS  # it may not have woken up yet
     if best_rank == task.rank:
         return holder.since_lease_ns + SLICE_NS
     return now_ns if _is_stalled(holder, now_ns) else now_ns + LOOK_NS
@@ -51,7 +57,7 @@ def budget_left_ns(holder: Channel) -> int | None:
     task, pages = holder.task, holder.pages
     if task is None or pages is None or task.reserve is None:
         return None
-    used_ns = max(0, pages.client.used_ns - holder.used_before_ns)
+    used_ns = max(0, pages.used_ns - holder.used_before_ns)
     return max(0, task.reserve.budget_ns - used_ns)
 
 
