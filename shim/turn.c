@@ -55,6 +55,7 @@ static void *last_dirty; /* the lane whose work went last: it is dirty for sure 
 static uint64_t passes, flight_ns, finished_ns, looked_ns, turn_ns;
 static bool asking, told; /* a thread waits for a turn; one was begun with the asking for it */
 static int jobs;          /* the program says itself when its job is over */
+static uint64_t job_ns, job_deadline_ns;
 static _Thread_local int inside;
 
 uint64_t hw_mix(uint64_t hash, uint64_t value) { /* FNV-1a over whole words */
@@ -392,14 +393,15 @@ static void lane_is_done(struct lane *lane, uint64_t now) {
 /* All work was waited for: the job is over, and with it the turn. */
 static void rest(uint64_t now) {
     volatile struct hw_client_page *page = channel->page;
-    uint64_t deadline = channel->daemon ? channel->daemon->deadline_ns : 0;
+    uint64_t deadline = job_deadline_ns ? job_deadline_ns : channel->daemon ? channel->daemon->deadline_ns : 0;
+    uint64_t since = job_ns ? job_ns : turn_ns;
     if (page && channel->daemon && !channel->daemon->window_ns) {
         uint64_t start = turn_ns > finished_ns ? turn_ns : finished_ns;
         if (now > start) page->used_ns += now - start;
     }
-    if (page && turn_ns) {
+    if (page && since) {
         page->jobs++;
-        if (deadline && now - turn_ns > deadline) page->misses++;
+        if (deadline && now - since > deadline) page->misses++;
     }
     finished_ns = now;
     turn_ns = flight_ns = 0;
@@ -425,7 +427,7 @@ static void settle(void *key, bool all) {
     }
     book(now, false);
     last_dirty = NULL;
-    if (was && !dirty && !jobs) rest(now);
+    if (was && !dirty && !jobs && !job_ns) rest(now);
     else if (channel->page) show_marks();
     pthread_mutex_unlock(&lock);
     inside--;
@@ -445,5 +447,35 @@ void hw_turn_end_lane(void *key, bool all) {
     pthread_mutex_lock(&lock);
     for (uint32_t i = 0; i < HW_LANES; i++)
         if (all || lanes[i].key == key) lanes[i].key = NULL;
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- what a program may say itself --------------------------------------------------------------------- */
+
+#define EXPORT __attribute__((visibility("default")))
+EXPORT void headway_job_begin(uint64_t deadline_ns);
+EXPORT void headway_job_end(void);
+
+/* Until the job ends, waiting for the GPU does not end the turn. Jobs may stand in jobs: the outermost counts. */
+void headway_job_begin(uint64_t deadline_ns) {
+    pthread_mutex_lock(&lock);
+    if (!jobs++) {
+        job_ns = hw_now();
+        job_deadline_ns = deadline_ns;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void headway_job_end(void) {
+    pthread_mutex_lock(&lock);
+    bool over = jobs > 0 && !--jobs;
+    pthread_mutex_unlock(&lock);
+    if (!over) return;
+    settle(ALL, false);
+    pthread_mutex_lock(&lock);
+    bool dirty = false;
+    for (uint32_t i = 0; i < HW_LANES; i++) dirty |= lanes[i].key && lanes[i].dirty;
+    if (channel && !dirty && job_ns) rest(hw_now());
+    job_ns = job_deadline_ns = 0;
     pthread_mutex_unlock(&lock);
 }

@@ -7,9 +7,13 @@ import socket
 import struct
 import sys
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from headway.engine.model import Group, Task
 from headway.live.pages import Pages
+
+if TYPE_CHECKING:
+    from headway.live.registry import Wish
 
 _CREDENTIALS = struct.Struct("3i")
 _SO_PEERPIDFD = 77
@@ -67,6 +71,8 @@ class Channel:
         self.progress_ns = now_ns
         self.deadline_ns: int | None = None
         """Of a job, from its first work on."""
+        self.before: Wish | None = None
+        """What its task was before its program said something of itself."""
         self.note = ""
         """What its owner should know: a reserve that was turned away, say."""
         self.groups = 0

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import socket
 import time
 from typing import TYPE_CHECKING, Any
 
 from headway.engine.policies import policies
-from headway.engine.priorities import parse_priority
+from headway.engine.priorities import expected_priority, parse_priority
 from headway.engine.reserves import ReserveSpec
+from headway.engine.units import DurationError, parse_duration
 from headway.live.channel import Peer, peer_of
 from headway.live.loop import READ, WRITE, describe_failure, log
 from headway.live.registry import Wish
@@ -154,18 +154,45 @@ class Control:
 
     def do_run(self, request: dict[str, Any], peer: Peer) -> dict[str, Any]:
         """Somebody is about to start a program with these wishes."""
+        wish = self._wish(request, peer)
+        self._daemon.launched(peer.pid)
+        token = self._daemon.registry.expect(wish)
+        return {"token": token, "software_gpu": self._daemon.software_gpu}
+
+    def do_become(self, request: dict[str, Any], peer: Peer) -> dict[str, Any]:
+        """A program says what its GPU work is now, and until `unbecome`."""
+        return self._claim(peer, self._wish(request, peer))
+
+    def do_unbecome(self, request: dict[str, Any], peer: Peer) -> dict[str, Any]:
+        return self._claim(peer, None)
+
+    def _claim(self, peer: Peer, wish: Wish | None) -> dict[str, Any]:
+        daemon, now_ns = self._daemon, time.monotonic_ns()
+        own = [c for c in daemon.channels.values() if c.task is not None and c.peer.pid == peer.pid]
+        try:
+            problems = daemon.registry.claim(peer, wish, own, now_ns)
+            for channel in own:
+                daemon.arbiter.take_back(channel, now_ns)
+        finally:
+            daemon.arbiter.pump(now_ns)
+            daemon.set_splits()
+        if problems:
+            raise Refusal(problems)
+        return {}
+
+    def _wish(self, request: dict[str, Any], peer: Peer) -> Wish:
         wish = Wish(
             name=_text(request, "name"),
             policy=_policy(request),
             priority=_priority(request),
             reserve=_reserve(request),
+            period_ns=_duration(request, "period"),
+            deadline_ns=_duration(request, "deadline"),
             uid=peer.uid,
         )
         if wish.priority is not None and not self._daemon.registry.may_raise(peer, wish.priority):
             raise Refusal("this user may not go above the default priority")
-        self._daemon.launched(peer.pid)
-        token = self._daemon.registry.expect(wish)
-        return {"token": token, "software_gpu": self._daemon.software_gpu}
+        return wish
 
     def do_status(self, request: dict[str, Any], peer: Peer) -> dict[str, Any]:
         return {"status": self._daemon.status()}
@@ -235,9 +262,24 @@ def _policy(request: dict[str, Any]) -> str | None:
 
 def _priority(request: dict[str, Any]) -> Any:
     value = request.get("priority")
-    with contextlib.suppress(TypeError):
+    try:
         return None if value is None else parse_priority(value)
-    raise Refusal("priority: expected a number or a rule")
+    except (TypeError, ValueError):
+        found = str(value)[:40]
+        raise Refusal(f"priority: found {found!r}, expected {expected_priority()}") from None
+
+
+def _duration(request: dict[str, Any], key: str) -> int | None:
+    value = _text(request, key)
+    if value is None:
+        return None
+    try:
+        duration_ns = parse_duration(value)
+    except DurationError as error:
+        raise Refusal(f"{key}: found {value!r}, expected {error}") from None
+    if not duration_ns:
+        raise Refusal(f"{key}: expected a duration above zero")
+    return duration_ns
 
 
 def _reserve(request: dict[str, Any]) -> ReserveSpec | None:

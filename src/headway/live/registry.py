@@ -8,6 +8,7 @@ import os
 import secrets
 import time
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from headway.engine.core import Engine
 from headway.engine.model import DEFAULT_LEVEL, MAX_LEVEL, Task
@@ -20,6 +21,9 @@ from headway.live.protocol import Hello
 
 TOKEN_LIFE_NS = 3_600_000_000_000
 MAX_TOKENS = 10_000
+MAX_CLAIMS = 100
+"""Tasks within tasks of one process."""
+MAX_CLAIMING = 1000
 MAX_CHANNELS_PER_USER = 2048
 
 
@@ -57,6 +61,9 @@ class Wish:
     policy: str | None = None
     priority: PriorityRule | None = None
     reserve: ReserveSpec | None = None
+    period_ns: int | None = None
+    deadline_ns: int | None = None
+    """Of a job, from its first work on; without one the period is."""
     uid: int = -1
 
 
@@ -69,6 +76,8 @@ class Registry:
         self.allow = allow or Allow()
         self._wishes: dict[str, tuple[Wish, int]] = {}
         self._per_user: dict[int, int] = {}
+        self._claims: dict[tuple[int, int], list[Wish]] = {}
+        """What processes say of themselves: the innermost of their tasks last."""
         self._owner = os.geteuid()
 
     # -- who may do what ---------------------------------------------------------------------
@@ -117,9 +126,19 @@ class Registry:
     # -- tasks -------------------------------------------------------------------------------
 
     def enrol(self, channel: Channel, hello: Hello, now_ns: int) -> Task:
-        """Make a task for a channel: launch options first, then the spec, then the default."""
+        """Make a task for a channel: launch options first, then the spec, then the default; and on
+        top of that what the program says of itself now."""
+        claims = self._claims.get(_life(channel.peer), [])
+        task = self._enrol(channel, hello, claims[-1].name if claims else None, now_ns)
+        if claims:
+            channel.task = task
+            channel.before = _as_it_is(task, channel.deadline_ns)
+            channel.note = self._become(channel, claims[-1], now_ns) or channel.note
+        return task
+
+    def _enrol(self, channel: Channel, hello: Hello, name: str | None, now_ns: int) -> Task:
         wish = self._wish_of(channel, hello)
-        name = (wish.name if wish is not None else None) or hello.name
+        name = name or (wish.name if wish is not None else None) or hello.name
         channel.name = name
         entry = self.spec.match(name)
         unique = f"{name}.{channel.peer.pid}"
@@ -137,10 +156,56 @@ class Registry:
         if priority is not None and not self.may_raise(channel.peer, priority):
             priority = None
             channel.note = "its user may not go above the default priority"
-        task, _ = self.engine.add_task(unique, now_ns, policy=policy, priority=priority)
+        task, _ = self.engine.add_task(
+            unique, now_ns, policy=policy, priority=priority, period_ns=wish.period_ns
+        )
+        self._set_deadline(channel, wish)
         if reserve is not None:
             self._reserve(channel, task, reserve, now_ns)
         return task
+
+    # -- what programs say of themselves -----------------------------------------------------
+
+    def claim(self, peer: Peer, wish: Wish | None, channels: list[Channel], now_ns: int) -> str:
+        """This process begins a task, or (None) ends the innermost; says what cannot be done."""
+        life = _life(peer)
+        if len(self._claims) >= MAX_CLAIMING:
+            self._claims = {k: v for k, v in self._claims.items() if _born(k[0]) == k[1]}
+        claims = self._claims.setdefault(life, [])
+        if wish is not None and len(claims) < MAX_CLAIMS:
+            claims.append(wish)
+        elif wish is None and claims:
+            claims.pop()
+        problem = ""
+        for channel in channels:
+            if channel.before is None and channel.task is not None:
+                channel.before = _as_it_is(channel.task, channel.deadline_ns)
+            now = claims[-1] if claims else channel.before
+            if now is not None:
+                problem = self._become(channel, now, now_ns) or problem
+        if not claims:
+            del self._claims[life]
+        return problem
+
+    def _become(self, channel: Channel, wish: Wish, now_ns: int) -> str:
+        task = channel.task
+        assert task is not None
+        if wish.policy is not None:
+            self.engine.set_policy(task, wish.policy, now_ns)
+        if wish.priority is not None:
+            self.engine.set_priority(task, wish.priority, now_ns)
+        task.period_ns = wish.period_ns
+        self._set_deadline(channel, wish)
+        if wish.reserve is not None:
+            return self.change_reserve(channel, wish.reserve, now_ns)
+        if channel.before is not None and channel.before.reserve is None:
+            self.engine.set_reserve(task, None, now_ns)
+        return ""
+
+    def _set_deadline(self, channel: Channel, wish: Wish) -> None:
+        channel.deadline_ns = wish.deadline_ns or wish.period_ns
+        if channel.pages is not None:
+            channel.pages.set_deadline(channel.deadline_ns or 0)
 
     def _wish_of(self, channel: Channel, hello: Hello) -> Wish | None:
         wish, _ = self._wishes.get(hello.token, (None, 0))
@@ -183,3 +248,22 @@ class Registry:
         """A new spec counts for new channels."""
         self.spec = spec
         self.engine.limit = spec.settings.limit
+
+
+def _as_it_is(task: Task, deadline_ns: int | None) -> Wish:
+    """What would make the task what it is now."""
+    reserve = None if task.reserve is None else task.reserve.spec
+    return Wish(None, task.policy.name, task.rule, reserve, task.period_ns, deadline_ns)
+
+
+def _life(peer: Peer) -> tuple[int, int]:
+    """A process, though its number will be another's one day."""
+    return peer.pid, _born(peer.pid)
+
+
+def _born(pid: int) -> int:
+    """When a process began, in the kernel's ticks; 0 if it is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return 0

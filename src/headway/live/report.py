@@ -51,6 +51,8 @@ def _describe(channel: Channel) -> dict[str, Any]:
         "free": page.free_groups,
         "implicit": page.implicit,
         "frames": page.frames,
+        "jobs": page.jobs,
+        "misses": page.misses,
         "gpu_ns": task.gpu_ns,
         "overdue": channel.overdue,
     }

@@ -16,6 +16,8 @@ from headway.view.errors import UserError
 @click.option("--priority", help="A number, larger is more important, or * or rm or edf.")
 @click.option("--reserve", metavar="C/T[:pe|ae]", help="A budget, such as 5ms/20ms.")
 @click.option("--shared", metavar="POOL", help="Share the reserve with others of this pool.")
+@click.option("--period", metavar="T", help="How often its jobs come, such as 10ms; for rm.")
+@click.option("--deadline", metavar="D", help="How long a job may take; by default the period.")
 @click.option("--require", is_flag=True, help="Fail rather than run unmanaged.")
 @click.option("--no-daemon", is_flag=True, help="Start no daemon if none runs.")
 @click.option("--software-gpu", is_flag=True, help="Make llvmpipe one device on one CPU.")
@@ -27,6 +29,8 @@ def command(
     priority: str | None,
     reserve: str | None,
     shared: str | None,
+    period: str | None,
+    deadline: str | None,
     require: bool,
     no_daemon: bool,
     software_gpu: bool,
@@ -44,7 +48,7 @@ def command(
         raise UserError("--shared needs --reserve: expected --reserve C/T --shared POOL")
     folder = paths.runtime_folder()
     wish = {"name": name, "policy": policy, "priority": priority}
-    wish |= {"reserve": reserve, "shared": shared}
+    wish |= {"reserve": reserve, "shared": shared, "period": period, "deadline": deadline}
     answer: dict[str, Any] = {}
     try:
         program = launcher.find_program(command_line[0])
