@@ -157,7 +157,12 @@ class Control:
         wish = self._wish(request, peer)
         self._daemon.launched(peer.pid)
         token = self._daemon.registry.expect(wish)
-        return {"token": token, "software_gpu": self._daemon.software_gpu}
+        mps = self._daemon.mps
+        return {
+            "token": token,
+            "software_gpu": self._daemon.software_gpu,
+            "environment": {} if mps is None else mps.environment,
+        }
 
     def do_become(self, request: dict[str, Any], peer: Peer) -> dict[str, Any]:
         """A program says what its GPU work is now, and until `unbecome`."""

@@ -35,6 +35,7 @@ from headway.live.channel import Channel, peer_of
 from headway.live.control import Control
 from headway.live.listener import Listener
 from headway.live.loop import Loop, describe_failure, log
+from headway.live.mps import MEANING, Mps
 from headway.live.pages import Pages
 from headway.live.protocol import (
     GRANT,
@@ -85,6 +86,7 @@ class Daemon:
         until_idle: bool = False,
         allow: Allow | None = None,
         software_gpu: int | None = None,
+        mps: bool = False,
     ) -> None:
         self.folder = folder
         self.split_ns = split_ns
@@ -92,6 +94,7 @@ class Daemon:
         self.until_idle = until_idle
         self.software_gpu = software_gpu
         """The CPU that plays the GPU for every program that is launched; None: a real one."""
+        self.mps = Mps(folder) if mps else None
         self._holdoff_ns = holdoff_ns
         self._bounds = bounds or Bounds()
         self._observers = observers
@@ -148,6 +151,10 @@ class Daemon:
             paths.prepare(self.folder)
             self._lock(stack)
             self._make_room()
+            if self.mps is not None:
+                log(MEANING)
+                self.mps.start()
+                stack.callback(self.mps.stop)
             clients, control = paths.client_socket(self.folder), paths.control_socket(self.folder)
             self._listen(stack, clients, socket.SOCK_SEQPACKET, self._accept_client)
             self._listen(stack, control, socket.SOCK_STREAM, self.control.accept)

@@ -7,6 +7,7 @@ import os
 import shutil
 import stat
 import sysconfig
+from collections.abc import Mapping
 from pathlib import Path
 
 from headway.live import paths
@@ -54,9 +55,11 @@ def device_cpu() -> int:
     return (os.cpu_count() or 1) - 1
 
 
-def environment(folder: Path, token: str, *, software_gpu: int | None) -> dict[str, str]:
+def environment(
+    folder: Path, token: str, *, software_gpu: int | None, more: Mapping[str, str] | None = None
+) -> dict[str, str]:
     """The environment of a managed program; its own LD_PRELOAD is kept, after ours."""
-    env = dict(os.environ)
+    env = {**os.environ, **(more or {})}
     own = env.get("LD_PRELOAD", "")
     env["LD_PRELOAD"] = f"{library()}:{own}" if own else str(library())
     env["HEADWAY_SOCKET"] = str(paths.client_socket(folder))

@@ -20,6 +20,7 @@ from headway.view.errors import UserError
 @click.option("--until-idle", is_flag=True, help="End with the last client.")
 @click.option("--trace", metavar="F.pftrace", help="Record everything, until the daemon stops.")
 @click.option("--software-gpu", is_flag=True, help="Programs run as by headway run --software-gpu.")
+@click.option("--mps", is_flag=True, help="Start NVIDIA's MPS for the programs of this daemon.")
 @click.option(
     "--rt-priority",
     default=2,
@@ -37,6 +38,7 @@ def command(
     until_idle: bool,
     trace: str | None,
     software_gpu: bool,
+    mps: bool,
     rt_priority: int,
     cpu: int | None,
 ) -> None:
@@ -78,6 +80,7 @@ def command(
                 observers=observers,
                 until_idle=until_idle,
                 software_gpu=device,
+                mps=mps,
             )
             watched = bool(os.environ.get("WATCHDOG_USEC"))
             daemon.serve(

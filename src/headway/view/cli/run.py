@@ -72,5 +72,6 @@ def command(
             click.echo(f"headway: {error}; it runs unmanaged", err=True)
         os.execvp(command_line[0], list(command_line))  # noqa: S606 - that is the point
     device = launcher.device_cpu() if software_gpu else answer.get("software_gpu")
-    env = launcher.environment(folder, answer["token"], software_gpu=device)
+    more = answer.get("environment")
+    env = launcher.environment(folder, answer["token"], software_gpu=device, more=more)
     os.execvpe(command_line[0], list(command_line), env)  # noqa: S606

@@ -1,0 +1,74 @@
+"""NVIDIA's Multi-Process Service, started and owned by the daemon for its programs alone.
+
+Under MPS the kernels of several processes run side by side instead of in time slices, so a turn
+changes hands in microseconds. They also share one context on the GPU: a program that faults there
+(an illegal address, say) takes the others down with it. No setting of the system is touched: the
+server has a folder of its own, and only programs that are started by `headway run` know it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+CONTROL = "nvidia-cuda-mps-control"
+START_S = 20.0
+MEANING = (
+    "MPS: programs started here share one GPU context, so a fault of one on the GPU ends the"
+    " others' work too; without --mps each has its own"
+)
+
+
+class MpsError(OSError):
+    """MPS cannot be started; one line."""
+
+
+class Mps:
+    """An MPS server in a folder of the daemon's."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "mps"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What tells a program where the server is."""
+        return {
+            "CUDA_MPS_PIPE_DIRECTORY": str(self.folder),
+            "CUDA_MPS_LOG_DIRECTORY": str(self.folder),
+        }
+
+    def start(self) -> None:
+        if shutil.which(CONTROL) is None:
+            raise MpsError(f"--mps: {CONTROL} is not on the PATH; it comes with NVIDIA's driver")
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        self._quit()  # one that a killed daemon left behind
+        try:
+            done = self._run(["-d"], "")
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise MpsError(f"--mps: {CONTROL} did not start ({error})") from None
+        if done.returncode:
+            said = " ".join((done.stderr or done.stdout).split())[:200]
+            raise MpsError(f"--mps: {CONTROL} did not start: {said or 'it says nothing'}")
+
+    def stop(self) -> None:
+        """End the server; programs that still use it end with it, so this comes last."""
+        self._quit()
+
+    def _quit(self) -> None:
+        try:
+            self._run([], "quit -t 1\n")
+        except (OSError, subprocess.TimeoutExpired):
+            return
+
+    def _run(self, arguments: list[str], said: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(  # noqa: S603 - by its name, as it was found
+            [CONTROL, *arguments],
+            input=said,
+            env={**os.environ, **self.environment},
+            capture_output=True,
+            text=True,
+            timeout=START_S,
+            check=False,
+        )

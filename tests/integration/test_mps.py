@@ -1,0 +1,83 @@
+"""An MPS server that belongs to the daemon. NVIDIA's control program is played by a script, which
+writes down how it was called; the real one is measured in benchmarks/gpu."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.integration.daemon_client import running_daemon
+
+pytestmark = pytest.mark.live
+
+SCRIPT = """#!/bin/sh
+echo "$CUDA_MPS_PIPE_DIRECTORY $* $(cat)" >> "$CALLS"
+exit ${MPS_FAILS:-0}
+"""
+
+
+@pytest.fixture
+def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    script = folder / "nvidia-cuda-mps-control"
+    script.write_text(SCRIPT)
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("CALLS", str(tmp_path / "calls"))
+    return tmp_path / "calls"
+
+
+def test_programs_are_told_where_the_server_is_and_it_ends_with_the_daemon(
+    tmp_path: Path, calls: Path
+) -> None:
+    with running_daemon(tmp_path / "run", "--mps") as daemon:
+        mps = tmp_path / "run" / "mps"
+        done = subprocess.run(
+            [sys.executable, "-m", "headway", "run", "-q", "--", "env"],
+            env={**os.environ, "HEADWAY_DIR": str(daemon.folder)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert f"CUDA_MPS_PIPE_DIRECTORY={mps}" in done.stdout.splitlines()
+        assert f"{mps} -d " in calls.read_text().splitlines()
+        daemon.kill(signal.SIGTERM)
+    assert calls.read_text().splitlines()[-1] == f"{mps}  quit -t 1"
+    assert "a fault of one on the GPU ends the others' work too" in daemon.log.read_text()
+
+
+@pytest.mark.usefixtures("calls")
+def test_an_mps_that_does_not_start_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MPS_FAILS", "3")
+    done = subprocess.run(
+        [sys.executable, "-m", "headway", "daemon", "--mps"],
+        env={**os.environ, "HEADWAY_DIR": str(tmp_path / "run")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "did not start" in done.stderr.splitlines()[-1]
+
+
+def test_without_mps_on_the_machine_the_daemon_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    done = subprocess.run(
+        [sys.executable, "-m", "headway", "daemon", "--mps"],
+        env={**os.environ, "HEADWAY_DIR": str(tmp_path / "run")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "is not on the PATH" in done.stderr
