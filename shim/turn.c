@@ -20,6 +20,7 @@
 #define SPIN_NS 500000u
 /* A mark that takes longer may never come. */
 #define BROKEN_NS 5000000u
+#define STUCK_NS 20000000u
 #define ALL ((void *)-1)
 
 struct entry { /* what a kind of work costs */
@@ -218,6 +219,9 @@ static void breathe(uint64_t since, uint64_t now) {
     pthread_mutex_lock(&lock);
 }
 
+/* Work may wait for something that only this thread will do: then nobody may wait for the work. */
+static bool is_stuck(uint64_t since, uint64_t now) { return now - since > STUCK_NS + 2 * flight_ns; }
+
 /* ---- turns -------------------------------------------------------------------------------------- */
 
 static bool leased(void) { return channel->daemon && __atomic_load_n(&channel->daemon->lease, __ATOMIC_ACQUIRE); }
@@ -237,7 +241,7 @@ static void let_go(bool last) {
 /* The turn was taken back: what is in flight is waited for, then it is given. */
 static void drain(void) {
     close_all();
-    for (uint64_t since = hw_now(), now = since; in_flight(); now = hw_now()) {
+    for (uint64_t since = hw_now(), now = since; in_flight() && !is_stuck(since, now); now = hw_now()) {
         reap(now);
         if (in_flight()) breathe(since, now);
         if (!channel->page) return;
@@ -277,12 +281,15 @@ static bool begin_turn(void) {
 
 /* Predictions are no better than an eighth, so neither is the window. */
 static void wait_for_room(uint64_t cost, uint64_t window) {
-    uint64_t since = hw_now();
+    uint64_t since = hw_now(), before = finished_ns;
     window += window / 8;
     for (uint64_t now = since; flight_ns && flight_ns + cost > window && leased(); now = hw_now()) {
         close_all();
         if (!in_flight()) return; /* nothing can be marked now */
         reap(now);
+        if (finished_ns != before) since = now;
+        before = finished_ns;
+        if (is_stuck(since, now)) return;
         if (flight_ns && flight_ns + cost > window) breathe(since, now);
     }
 }
@@ -307,11 +314,12 @@ static enum hw_pass pass_slowly(void *key, uint64_t signature) {
     if (!channel) make_channel();
     if (!channel) return pass;
     if (!forks) forks = !pthread_atfork(NULL, NULL, in_child);
-    while (begin_turn()) {
+    for (bool again = false; begin_turn(); again = true) {
         uint64_t window = channel->daemon->window_ns;
         pass = window ? HW_WATCHED : HW_FAST;
         if (window) wait_for_room(cost_of(find(signature), window), window);
-        if (told || !window || leased()) break; /* else it was taken back meanwhile */
+        /* It may have been taken back while there was no room, but not for ever: each grant lets something go. */
+        if (told || !window || leased() || again) break;
         pass = HW_FREE;
     }
     if (channel->page) {
