@@ -282,7 +282,7 @@ static bool begin_turn(void) {
 /* Predictions are no better than an eighth, so neither is the window. */
 static void wait_for_room(uint64_t cost, uint64_t window) {
     uint64_t since = hw_now(), before = finished_ns;
-    window += window / 8;
+    window += cost < window / 4 ? cost / 2 : window / 8;
     for (uint64_t now = since; flight_ns && flight_ns + cost > window && leased(); now = hw_now()) {
         close_all();
         if (!in_flight()) return; /* nothing can be marked now */

@@ -79,6 +79,7 @@ class Arbiter:
     def heard(self, channel: Channel, message: Message, now_ns: int) -> None:
         """A message of a channel that has a task."""
         if message.type == SUBMIT:
+            self._close_gates(channel)
             self._submitted(channel, message, now_ns)
         elif message.type == COMPLETE:
             self._completed(channel, message, now_ns)
@@ -94,6 +95,17 @@ class Arbiter:
         self.pump(now_ns)
 
     # -- groups ------------------------------------------------------------------------------
+
+    def _close_gates(self, channel: Channel) -> None:
+        """The gates of less important turns close before anything else is done: every microsecond
+        counts that they go on. The decision itself comes to the same."""
+        task = channel.task
+        if task is None or (task.reserve is not None and task.reserve.budget_ns <= 0):
+            return
+        for holder in self._online:
+            less = holder.task is not None and holder.task.rank > task.rank
+            if less and holder.turns and holder.leased and holder.pages is not None:
+                holder.pages.set_lease(False)
 
     def _submitted(self, channel: Channel, message: Message, now_ns: int) -> None:
         task = channel.task
