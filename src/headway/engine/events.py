@@ -155,12 +155,13 @@ class Withdrawn(Event):
 
 @dataclass(frozen=True, slots=True)
 class Dispatched(Event):
-    """A group went online."""
+    """A group went online, or a lease: many groups may pass under it before it completes."""
 
     kind = "dispatched"
     task: str
     index: int
     gpu: int
+    leased: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +313,8 @@ class Recorder(Observer):
         self._sink(Withdrawn(now_ns, group.task.name, group.index))
 
     def dispatched(self, group: Group, now_ns: int) -> None:
-        self._sink(Dispatched(now_ns, group.task.name, group.index, group.gpu.index))
+        name, gpu = group.task.name, group.gpu.index
+        self._sink(Dispatched(now_ns, name, group.index, gpu, group.leased))
 
     def completed(self, group: Group, now_ns: int) -> None:
         reserve = group.task.reserve

@@ -63,6 +63,7 @@ class Group:
         "task",
     )
 
+    leased = False
     # Set on the way: by submission, dispatch, and execution.
     submitted_ns: int
     ready_ns: int
@@ -95,6 +96,17 @@ class Group:
 
     def __repr__(self) -> str:
         return f"<group {self.task.name}#{self.index}>"
+
+
+class Lease(Group):
+    """Stands for whatever a task sends until this is taken back; only drivers in real time make it.
+
+    It takes its place on the GPU as a group does, but is none: its times say nothing of a response.
+    """
+
+    __slots__ = ()
+
+    leased = True
 
 
 class Task:

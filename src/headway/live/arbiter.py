@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from headway.engine.core import Engine
-from headway.engine.model import Group
+from headway.engine.model import Group, Lease
 from headway.live import turns
 from headway.live.channel import Channel
 from headway.live.protocol import (
@@ -287,7 +287,7 @@ class Arbiter:
                 return
             if self._patience_ends_ns(channel) <= now_ns:
                 return
-        channel.group = Group(task, channel.index)
+        channel.group = Lease(task, channel.index)
         self.engine.submit(channel.group, now_ns)
         decided = self.engine.dispatch(now_ns)
         if decided is not channel.group:  # its policy lets it wait, or another one's comes first

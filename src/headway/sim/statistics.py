@@ -78,11 +78,11 @@ class Quantiles:
         """The values below which these fractions of the samples lie (nearest rank)."""
         if not self._buckets:
             ordered = sorted(self.pending)
-            return [ordered[_rank(f, len(ordered))] if ordered else 0 for f in fractions]
+            return [ordered[nearest_rank(f, len(ordered))] if ordered else 0 for f in fractions]
         buckets = self._buckets + Counter(_buckets(self.pending))
         result = []
         for fraction in fractions:
-            wanted = _rank(fraction, self.count)
+            wanted = nearest_rank(fraction, self.count)
             for bucket in sorted(buckets):
                 wanted -= buckets[bucket]
                 if wanted < 0:
@@ -91,7 +91,7 @@ class Quantiles:
         return result
 
 
-def _rank(fraction: float, count: int) -> int:
+def nearest_rank(fraction: float, count: int) -> int:
     """Index of the nearest-rank percentile: the smallest value with `fraction` at or below it."""
     return max(0, -int(-fraction * count // 1) - 1)
 

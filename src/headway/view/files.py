@@ -32,10 +32,10 @@ def read_text(path: str) -> str:
 def whole_or_nothing(path: str) -> Iterator[Path]:
     """A temporary name beside `path` that takes its place only if all went well."""
     target = Path(path)
+    if not target.name or target.is_dir():
+        raise UserError(f"{path}: found a folder, expected the name of a file")
     partial = target.with_name(f".{target.name}.{os.getpid()}.part{target.suffix}")
     try:
-        if target.is_dir():
-            raise UserError(f"{path}: found a folder, expected the name of a file")
         yield partial
         partial.replace(target)
     except OSError as error:

@@ -35,7 +35,8 @@ class Timeline(Observer):
             self.slices.append((group.task.name, *times))
 
 
-def _new_figure(width: float, height: float) -> Figure:
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure, if matplotlib is there."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -65,7 +66,7 @@ def _colours(names: Sequence[str]) -> dict[str, str]:
 
 def plot_run(path: str, title: str, outcome: Outcome, timeline: Timeline) -> None:
     """A run: the timeline of its beginning, rates over time, and response times."""
-    figure = _new_figure(11, 8)
+    figure = new_figure(11, 8)
     figure.suptitle(title)
     names = list(outcome.statistics.by_name())
     colours = _colours(names)
@@ -128,7 +129,7 @@ def _draw_responses(axes: Axes, outcome: Outcome, colours: Mapping[str, str]) ->
 
 def plot_comparison(path: str, title: str, outcomes: Mapping[str, Outcome]) -> None:
     """Several runs side by side: frame rates where there are frames, else response times."""
-    figure = _new_figure(11, 7)
+    figure = new_figure(11, 7)
     figure.suptitle(title)
     upper, lower = figure.subplots(2, 1)
     first = next(iter(outcomes.values())).statistics
@@ -181,7 +182,7 @@ def _bars(axes: Axes, names: Sequence[str], series: Mapping[str, Mapping[str, fl
 
 def plot_figure(path: str, title: str, plot: Plot) -> None:
     """A figure of a paper, as our simulation gives it."""
-    figure = _new_figure(10, 5)
+    figure = new_figure(10, 5)
     figure.suptitle(title)
     axes = figure.subplots()
     if plot.kind == "bars" and plot.groups is not None:

@@ -15,7 +15,7 @@ from zlib import crc32
 
 from headway.engine.events import Ended, Event
 from headway.view.traces import protobuf, records
-from headway.view.traces.records import TraceError, reason
+from headway.view.traces.records import CutOffTrace, TraceError, reason
 
 _PIECE = 256 * 1024
 _LARGEST_PACKET = 16 * 1024 * 1024
@@ -146,7 +146,8 @@ class _Reading:
             raise self._damaged(0, "data after the last record")
         if self._decoder is None:
             raise self._error(f"is no trace, or one cut off after {size} bytes; {_EXPECTED}")
-        raise self._error(f"is cut off after {size} bytes; expected a last record 'ended'")
+        problem = f"is cut off after {size} bytes; expected a last record 'ended'"
+        raise CutOffTrace(f"{self._name}: {problem}")
 
     def _damaged(self, at: int, what: str) -> TraceError:
         if self._decoder is None:

@@ -43,6 +43,10 @@ class TraceError(UserError, ValueError):
     """A trace cannot be written or read; one line that says which, what was found and why."""
 
 
+class CutOffTrace(TraceError):
+    """A trace ends before its last record; what came before that is whole."""
+
+
 def reason(error: Exception) -> str:
     """Why the system refused, in a few words."""
     return (isinstance(error, OSError) and error.strerror) or str(error)

@@ -1,0 +1,379 @@
+"""The facts of a run, kept in columns: a few hundred thousand groups take some tens of megabytes.
+
+Tasks are numbers here, by the order in which they first appear; a name that comes back is the same
+task. Times are as in the events. What is open when the events stop is closed there.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from headway.engine import events
+
+FRAME, DEADLINE, MISSED, LEASED = 1, 2, 4, 8
+"""Flags of a group. A lease had the GPU like one, but is none: nobody waited for its response."""
+NO_GPU = -1
+GATE, SHORT, QUEUED = range(3)
+"""Kinds of waiting: ready at the gate; at the gate with too little budget; dispatched."""
+
+
+@dataclass(slots=True)
+class TaskFacts:
+    """What is known of a task."""
+
+    name: str
+    policy: str = ""
+    priority: str = ""
+    reserve: str | None = None
+    holdoff_ns: int = 0
+    frames_ns: array[int] = field(default_factory=lambda: array("q"))
+    """When its frames were done."""
+    rank_since_ns: list[int] = field(default_factory=list)
+    ranks: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class ReserveFacts:
+    """What is known of a reserve."""
+
+    name: str
+    kind: str
+    capacity_ns: int
+    period_ns: int
+    since_ns: int
+    budget_ns: int
+    members: dict[int, None] = field(default_factory=dict)
+    """Tasks that were ever charged to it."""
+    points_ns: array[int] = field(default_factory=lambda: array("q"))
+    budgets_ns: array[int] = field(default_factory=lambda: array("q"))
+    """The budget from each of these instants on."""
+    charges_ns: array[int] = field(default_factory=lambda: array("q"))
+    charged_ns: array[int] = field(default_factory=lambda: array("q"))
+    """What was charged, at each of these instants."""
+    after_ns: array[int] = field(default_factory=lambda: array("q"))
+    """The budget that each charge left."""
+
+    def budget_line(self, from_ns: int, to_ns: int) -> list[tuple[int, int]]:
+        """The budget between two instants: when, counted from the first, and what it was then."""
+        before: list[tuple[int, int]] = []
+        inside: list[tuple[int, int]] = []
+        for ns, budget_ns in zip(self.points_ns, self.budgets_ns, strict=True):
+            if ns < from_ns:
+                before = [(0, budget_ns)]
+            elif ns <= to_ns:
+                inside.append((ns - from_ns, budget_ns))
+        return before + inside
+
+
+class Groups:
+    """Completed groups, and leases that ended, in the order of their completion."""
+
+    def __init__(self) -> None:
+        self.tasks, self.gpus, self.flags = array("l"), array("l"), array("l")
+        self.submitted_ns, self.dispatched_ns = array("q"), array("q")
+        self.started_ns, self.finished_ns = array("q"), array("q")
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+
+class Segments:
+    """Stretches of waiting: whose, of which kind, for which GPU (`NO_GPU`: for any), and when."""
+
+    def __init__(self) -> None:
+        self.tasks, self.kinds, self.gpus = array("l"), array("l"), array("l")
+        self.starts_ns, self.ends_ns = array("q"), array("q")
+
+    def add(self, task: int, kind: int, gpu: int, start_ns: int, end_ns: int) -> None:
+        if start_ns < end_ns:
+            self.tasks.append(task)
+            self.kinds.append(kind)
+            self.gpus.append(gpu)
+            self.starts_ns.append(start_ns)
+            self.ends_ns.append(end_ns)
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A group at the gate."""
+
+    index: int
+    since_ns: int
+    predicted_ns: int
+    short: bool = False
+    """Its budget does not let it through."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A group that was online when the events stopped."""
+
+    task: int
+    gpu: int
+    since_ns: int
+
+
+class History:
+    """Feed it every event, then call `close`."""
+
+    def __init__(self) -> None:
+        self.gpus = 1
+        self.begin_ns = 0
+        self.end_ns = 0
+        self.complete: bool | None = None
+        """What the last event said; None if there was none: the trace is cut off."""
+        self.events = 0
+        self.tasks: list[TaskFacts] = []
+        self.reserves: dict[str, ReserveFacts] = {}
+        self.groups = Groups()
+        self.segments = Segments()
+        self.unfinished: list[Unfinished] = []
+        self.marks: list[tuple[int, str]] = []
+        """What a person did or the system changed: focus, policies, tasks that come and go."""
+        self._numbers: dict[str, int] = {}
+        self._holdoffs: dict[str, int] = {}
+        self._waiting: dict[int, _Waiting] = {}
+        self._waiting_on: defaultdict[str | None, dict[int, None]] = defaultdict(dict)
+        """The same by reserve: a budget concerns only those who wait on it now."""
+        self._online: dict[tuple[int, int], events.Dispatched] = {}
+        self._idle_since_ns: dict[int, int] = {}
+        self._feeders: dict[type[events.Event], Callable[[Any], None]] = {
+            events.Began: self._began,
+            events.TaskAdded: self._task_added,
+            events.TaskRemoved: self._task_removed,
+            events.PolicySet: self._policy_set,
+            events.Ranked: self._ranked,
+            events.ReserveSet: self._reserve_set,
+            events.Joined: self._joined,
+            events.Submitted: self._submitted,
+            events.Predicted: self._predicted,
+            events.Withdrawn: self._withdrawn,
+            events.Dispatched: self._dispatched,
+            events.Completed: self._completed,
+            events.Replenished: self._replenished,
+            events.Moved: self._moved,
+            events.Focused: self._focused,
+            events.Shown: self._shown,
+            events.Ended: self._ended,
+        }
+
+    def feed(self, event: events.Event) -> None:
+        self.events += 1
+        if self.events <= 2:  # a live stream begins before its clock is known: at zero
+            self.begin_ns = event.ns
+        self.end_ns = max(self.end_ns, event.ns)
+        feeder = self._feeders.get(type(event))
+        if feeder is not None:
+            feeder(event)
+
+    def close(self) -> None:
+        """Whatever is open ends where the events end. Of groups that are online only the first of
+        each GPU can be executing; the others wait behind it."""
+        for number in list(self._waiting):
+            self._leave_gate(number, self.end_ns)
+        first: dict[int, int] = {}
+        for (number, _), dispatched in self._online.items():
+            since_ns, gpu = dispatched.ns, dispatched.gpu
+            if gpu not in first:
+                first[gpu] = number
+                since_ns = max(since_ns, self._idle_since_ns.get(gpu, since_ns))
+                self.unfinished.append(Unfinished(number, gpu, since_ns))
+            else:
+                self.segments.add(number, QUEUED, gpu, since_ns, self.end_ns)
+        self._online.clear()
+
+    def number(self, name: str) -> int:
+        """The number of the task of this name."""
+        number = self._numbers.get(name)
+        if number is None:
+            number = self._numbers[name] = len(self.tasks)
+            self.tasks.append(TaskFacts(name))
+        return number
+
+    # -- tasks -------------------------------------------------------------------------------
+
+    def _began(self, event: events.Began) -> None:
+        self.gpus = event.gpus
+
+    def _task_added(self, event: events.TaskAdded) -> None:
+        task = self.tasks[self.number(event.task)]
+        task.policy, task.priority = event.policy, event.priority
+        task.holdoff_ns = self._holdoffs[event.policy] = event.holdoff_ns
+        self._rank(task, event.ns, event.rank)
+        if event.ns > self.begin_ns:
+            self.marks.append((event.ns, f"{event.task} begins"))
+
+    def _task_removed(self, event: events.TaskRemoved) -> None:
+        self._leave_gate(self.number(event.task), event.ns)
+        self.marks.append((event.ns, f"{event.task} is gone"))
+
+    def _policy_set(self, event: events.PolicySet) -> None:
+        task = self.tasks[self.number(event.task)]
+        task.policy = event.policy
+        task.holdoff_ns = self._holdoffs.get(event.policy, 0)
+        self.marks.append((event.ns, f"{event.task}: policy {event.policy}"))
+
+    def _ranked(self, event: events.Ranked) -> None:
+        self._rank(self.tasks[self.number(event.task)], event.ns, event.rank)
+
+    def _rank(self, task: TaskFacts, ns: int, rank: int) -> None:
+        task.rank_since_ns.append(ns)
+        task.ranks.append(rank)
+
+    def _focused(self, event: events.Focused) -> None:
+        where = "elsewhere" if event.task is None else f"on {event.task}"
+        self.marks.append((event.ns, f"focus {where}"))
+
+    def _shown(self, event: events.Shown) -> None:
+        self.tasks[self.number(event.task)].frames_ns.append(event.ns)
+
+    def _ended(self, event: events.Ended) -> None:
+        self.complete = event.complete
+
+    # -- budgets -----------------------------------------------------------------------------
+
+    def _reserve_set(self, event: events.ReserveSet) -> None:
+        known = self.reserves.get(event.reserve)
+        if known is None:
+            known = self.reserves[event.reserve] = ReserveFacts(
+                event.reserve,
+                event.policy,
+                event.capacity_ns,
+                event.period_ns,
+                event.ns,
+                event.budget_ns,
+            )
+        else:
+            known.kind, known.capacity_ns = event.policy, event.capacity_ns
+            known.period_ns = event.period_ns
+        self._budget(known, event.budget_ns, event.ns)
+
+    def _joined(self, event: events.Joined) -> None:
+        number = self.number(event.task)
+        if number in self._waiting:
+            del self._waiting_on[self.tasks[number].reserve][number]
+            self._waiting_on[event.reserve][number] = None
+        self.tasks[number].reserve = event.reserve
+        reserve = self.reserves.get(event.reserve or "")
+        if reserve is not None:
+            reserve.members[number] = None
+        self._look_again(number, event.ns)
+
+    def _replenished(self, event: events.Replenished) -> None:
+        reserve = self.reserves.get(event.reserve)
+        if reserve is not None:
+            self._budget(reserve, event.budget_ns, event.ns)
+
+    def _moved(self, event: events.Moved) -> None:
+        for name, amount_ns in ((event.giver, -event.amount_ns), (event.taker, event.amount_ns)):
+            reserve = self.reserves.get(name)
+            if reserve is not None:
+                self._budget(reserve, reserve.budget_ns + amount_ns, event.ns)
+
+    def _budget(self, reserve: ReserveFacts, budget_ns: int, ns: int) -> None:
+        reserve.budget_ns = budget_ns
+        reserve.points_ns.append(ns)
+        reserve.budgets_ns.append(budget_ns)
+        for number in self._waiting_on[reserve.name]:
+            self._look_again(number, ns)
+
+    def _is_short(self, number: int, waiting: _Waiting) -> bool:
+        """Whether the budget keeps this group from being ready (TimeGraph §5)."""
+        reserve = self.reserves.get(self.tasks[number].reserve or "")
+        if reserve is None:
+            return False
+        if reserve.kind == "pe":
+            return reserve.budget_ns <= 0
+        return reserve.budget_ns < waiting.predicted_ns
+
+    def _look_again(self, number: int, ns: int) -> None:
+        """The budget of a task may have changed: a new stretch of its wait begins."""
+        waiting = self._waiting.get(number)
+        if waiting is not None:
+            short = self._is_short(number, waiting)
+            if short != waiting.short:
+                self._stretch_over(number, waiting, ns)
+                waiting.since_ns, waiting.short = ns, short
+
+    # -- groups ------------------------------------------------------------------------------
+
+    def _submitted(self, event: events.Submitted) -> None:
+        number = self.number(event.task)
+        self._leave_gate(number, event.ns)
+        waiting = _Waiting(event.index, event.ns, event.predicted_ns)
+        waiting.short = self._is_short(number, waiting)
+        self._waiting[number] = waiting
+        self._waiting_on[self.tasks[number].reserve][number] = None
+
+    def _predicted(self, event: events.Predicted) -> None:
+        number = self.number(event.task)
+        waiting = self._waiting.get(number)
+        if waiting is not None and waiting.index == event.index:
+            waiting.predicted_ns = event.predicted_ns
+            self._look_again(number, event.ns)
+
+    def _withdrawn(self, event: events.Withdrawn) -> None:
+        self._leave_gate(self.number(event.task), event.ns)
+
+    def _dispatched(self, event: events.Dispatched) -> None:
+        number = self.number(event.task)
+        self.gpus = max(self.gpus, event.gpu + 1)
+        self._leave_gate(number, event.ns)
+        self._online[number, event.index] = event
+
+    def _leave_gate(self, number: int, ns: int) -> None:
+        waiting = self._waiting.pop(number, None)
+        if waiting is not None:
+            del self._waiting_on[self.tasks[number].reserve][number]
+            self._stretch_over(number, waiting, ns)
+
+    def _stretch_over(self, number: int, waiting: _Waiting, ns: int) -> None:
+        kind = SHORT if waiting.short else GATE
+        self.segments.add(number, kind, NO_GPU, waiting.since_ns, ns)
+
+    def _completed(self, event: events.Completed) -> None:
+        number = self.number(event.task)
+        self.gpus = max(self.gpus, event.gpu + 1)
+        started_ns = min(event.started_ns, event.ns)
+        submitted_ns = min(event.submitted_ns, started_ns)
+        # A trace may begin in the middle of a group: then its dispatch is not in it.
+        online = self._online.pop((number, event.index), None)
+        dispatched_ns = started_ns if online is None else online.ns
+        dispatched_ns = min(max(dispatched_ns, submitted_ns), started_ns)
+        leased = online is not None and online.leased
+        if not leased:
+            self.segments.add(number, QUEUED, event.gpu, dispatched_ns, started_ns)
+        groups = self.groups
+        groups.tasks.append(number)
+        groups.gpus.append(event.gpu)
+        groups.submitted_ns.append(submitted_ns)
+        groups.dispatched_ns.append(dispatched_ns)
+        groups.started_ns.append(started_ns)
+        groups.finished_ns.append(event.ns)
+        flags = (FRAME if event.frame else 0) | (LEASED if leased else 0)
+        if event.deadline_ns is not None:
+            flags |= DEADLINE | (MISSED if event.ns > event.deadline_ns else 0)
+        groups.flags.append(flags)
+        if event.frame:
+            self.tasks[number].frames_ns.append(event.ns)
+        self._idle_since_ns[event.gpu] = event.ns
+        reserve = self.reserves.get(event.reserve or "")
+        if reserve is not None:
+            reserve.members.setdefault(number)
+            reserve.charges_ns.append(event.ns)
+            reserve.charged_ns.append(event.ns - started_ns)
+            reserve.after_ns.append(event.budget_ns)
+            self._budget(reserve, event.budget_ns, event.ns)
+
+
+def read_history(stream: Iterable[events.Event]) -> History:
+    """The facts of a whole stream."""
+    history = History()
+    for event in stream:
+        history.feed(event)
+    history.close()
+    return history

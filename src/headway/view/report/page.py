@@ -1,0 +1,80 @@
+"""Puts the page together: template, style, scripts and data in one file.
+
+Task names and file names are whatever somebody chose. So they reach the page only as JSON in which
+nothing can end the element that holds it, the scripts set text and never HTML, and the page's own
+policy lets the browser run these scripts, by their hashes, and nothing else.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+from importlib import resources
+from typing import Any
+
+from headway import __version__
+from headway.sim.analysis import History, Occupancy, summarise
+from headway.view.files import whole_or_nothing
+from headway.view.report.data import Data
+
+SCRIPTS = ("numbers.js", "parts.js", "timeline.js", "charts.js", "page.js")
+
+
+def write_report(
+    path: str,
+    history: History,
+    *,
+    title: str,
+    facts: dict[str, Any],
+    from_ns: int,
+    to_ns: int,
+) -> None:
+    """Write the page; `facts` go to its header."""
+    occupancy = Occupancy(history)
+    summary = summarise(history, from_ns, to_ns, occupancy=occupancy)
+    head = {
+        "facts": facts,
+        "version": __version__,
+        "gpus": history.gpus,
+        "known": len(history.tasks),
+        "events": history.events,
+        "start": from_ns - history.begin_ns,
+        "duration": to_ns - from_ns,
+        "whole": history.end_ns - history.begin_ns,
+        "busy": summary.busy_ns,
+        "complete": history.complete,
+    }
+    text = page(title, Data(history, occupancy, summary).encode(head).decode())
+    with whole_or_nothing(path) as partial:
+        partial.write_text(text, encoding="utf-8")
+
+
+def page(title: str, data: str) -> str:
+    """The whole page around this JSON."""
+    script = "'use strict';\n" + "\n".join(_part(name) for name in SCRIPTS)
+    style = _part("page.css")
+    policy = f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}"
+    name = title.encode("utf-8", "replace").decode()
+    parts = {
+        "@POLICY@": policy,
+        "@TITLE@": html.escape(name),
+        "@STYLE@": style,
+        "@DATA@": data.replace("&", r"\u0026").replace("<", r"\u003c").replace(">", r"\u003e"),
+        "@SCRIPT@": script,
+    }
+    # In the order of the template, so that nothing in a part is taken for a place.
+    result, rest = "", _part("page.html")
+    for place, text in parts.items():
+        before, rest = rest.split(place)
+        result += before + text
+    return result + rest
+
+
+def _part(name: str) -> str:
+    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
