@@ -197,7 +197,7 @@ class DaemonProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, "HEADWAY_DIR": str(folder)},
+                env={**os.environ, "DISPLAY": "", "HEADWAY_DIR": str(folder)},
             )
         self.pid = self.process.pid
         wait_until(self.answers, "the daemon starts")

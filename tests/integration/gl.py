@@ -33,6 +33,7 @@ LIBRARIES = {
     "count": ["-ldl"],
     "static": ["-static"],
 }
+SCREEN = ("-screen", "0", "1280x1024x24", "-noreset")
 NEEDED = ("Xvfb", "gcc", "es2gears_x11", "glxgears", "glmark2-es2")
 
 
@@ -51,11 +52,11 @@ def wait_until(
 
 
 @contextlib.contextmanager
-def xvfb() -> Iterator[str]:
+def xvfb(*options: str) -> Iterator[str]:
     """An X server on a free display, kept off the CPU that plays the GPU; its DISPLAY."""
     reader, writer = os.pipe()
     server = subprocess.Popen(
-        ["Xvfb", "-displayfd", str(writer), "-screen", "0", "1280x1024x24", "-noreset"],
+        ["Xvfb", *options, "-displayfd", str(writer), *SCREEN],
         pass_fds=[writer],
         stdin=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -308,7 +308,7 @@ def change_run() -> list[Event]:
     drive.set_reserve(2, "video", pe(1, 10))
     drive.set_reserve(5, "video", ae(4, 7))
     drive.set_priority(6, "back", Fixed(5))
-    drive.at(8, lambda now_ns: drive.engine.set_foreground(front, now_ns))
+    drive.at(8, lambda now_ns: drive.engine.set_foreground([front], now_ns))
     drive.set_reserve(9, "back", pe(1, 7))
     drive.set_reserve(15, "video", pe(2, 10, "pool"))
     drive.at(17, lambda now_ns: drive.engine.change_pool("pool", pe(1, 5, "pool"), now_ns))
@@ -406,7 +406,7 @@ class RandomDrive(Drive):
             elif kind == "remove":
                 self.engine.remove_task(task, now_ns)
             elif kind == "focus":
-                self.engine.set_foreground(task if number % 2 else None, now_ns)
+                self.engine.set_foreground([task] if number % 2 else [], now_ns)
 
         if kind == "submit":
             self.submit(ms, name, *[(number >> bits) % 4 + 1 for bits in range(number % 4 + 1)])

@@ -9,7 +9,7 @@ clock: time is the `now_ns` it is given, and it must not run backwards.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from fractions import Fraction
 
 from headway.engine.admission import Answer, admit
@@ -165,14 +165,16 @@ class Engine:
             self.queue.push(task.waiting)
         self.tell("policy_set", task)
 
-    def set_foreground(self, task: Task | None, now_ns: int) -> None:
-        """This task owns the window a person looks at: it goes first among the `*` tasks."""
+    def set_foreground(self, tasks: Collection[Task], now_ns: int) -> None:
+        """The program with these tasks owns the window a person looks at: they go first among the
+        `*` tasks. None of them: the window belongs to somebody else."""
         self.now_ns = now_ns
-        changed = [t for t in self.tasks.values() if t.foreground != (t is task)]
-        for other in changed:
-            other.foreground = other is task
-            self._refresh_rank(other)
-        self.tell("focused", task)
+        changed = [t for t in self.tasks.values() if t.foreground != (t in tasks)]
+        for task in changed:
+            task.foreground = not task.foreground
+            self._refresh_rank(task)
+        for focused in tasks or (None,):
+            self.tell("focused", focused)
 
     # -- reserves ----------------------------------------------------------------------------
 

@@ -221,7 +221,8 @@ class Left(Event):
 
 @dataclass(frozen=True, slots=True)
 class Focused(Event):
-    """The foreground window belongs to this task now (None: to none of ours)."""
+    """The foreground window belongs to this task now (None: to none of ours). For a program with
+    several tasks there is one record each, at one instant."""
 
     kind = "focused"
     task: str | None

@@ -156,6 +156,7 @@ class Control:
         """Somebody is about to start a program with these wishes."""
         wish = self._wish(request, peer)
         self._daemon.launched(peer.pid)
+        self._daemon.foreground.offer(request.get("display"), request.get("authority"), peer)
         token = self._daemon.registry.expect(wish)
         mps = self._daemon.mps
         return {
@@ -246,6 +247,7 @@ class Control:
         finally:
             daemon.arbiter.pump(now_ns)
             daemon.set_splits()
+            daemon.foreground.refresh()
         return {"tasks": [c.task.name for c in channels if c.task is not None]}
 
 

@@ -15,13 +15,14 @@ import resource
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from headway.engine.core import Engine
 from headway.engine.events import Observer
+from headway.engine.model import Task
 from headway.engine.policies import Policy
 from headway.engine.policies.ht import Ht
 from headway.engine.policies.overlap import Overlap
@@ -33,6 +34,7 @@ from headway.live import paths
 from headway.live.arbiter import Arbiter, Bounds
 from headway.live.channel import Channel, peer_of
 from headway.live.control import Control
+from headway.live.foreground import Foreground
 from headway.live.listener import Listener
 from headway.live.loop import Loop, describe_failure, log
 from headway.live.mps import MEANING, Mps
@@ -63,7 +65,7 @@ DEFAULT_HOLDOFF_NS = 2_000_000
 MAX_DESCRIPTORS = 65_536
 MAX_LAUNCHED = 100
 OWN_DESCRIPTORS = 16
-"""Listeners, lock, signals, and the pages of one client while it is greeted."""
+"""Listeners, lock, signals, the X server, and the pages of one client while it is greeted."""
 
 
 class DaemonError(RuntimeError):
@@ -87,6 +89,7 @@ class Daemon:
         allow: Allow | None = None,
         software_gpu: int | None = None,
         mps: bool = False,
+        display: str | None = None,
     ) -> None:
         self.folder = folder
         self.split_ns = split_ns
@@ -110,6 +113,7 @@ class Daemon:
         self.registry = Registry(self.engine, self.spec_file.spec, allow)
         self.loop = Loop()
         self.control = Control(self)
+        self.foreground = Foreground(self, display)
         self.channels: dict[int, Channel] = {}
         self.refused = 0
         self.restarts = 0
@@ -160,6 +164,8 @@ class Daemon:
             self._listen(stack, control, socket.SOCK_STREAM, self.control.accept)
             wake = self._signals(stack)
             self.loop.watch(wake, lambda: self._woken(wake), self.stop)
+            self.foreground.start()
+            stack.callback(self.foreground.watcher.close)
             if ready is not None:
                 ready()
             try:
@@ -258,13 +264,14 @@ class Daemon:
         now_ns = time.monotonic_ns()
         due_ns = self._next_due_ns()
         self.loop.turn(None if due_ns is None else max(0.0, (due_ns - now_ns) / 1e9))
-        now_ns = time.monotonic_ns()
+        now_ns, watcher = time.monotonic_ns(), self.foreground.watcher
         try:
             due_ns = self.arbiter.next_timer_ns()
             if due_ns is not None and due_ns <= now_ns:
                 self.arbiter.tick(now_ns)
         except Exception as error:
             self._doubt(error)
+        self.loop.guarded(partial(watcher.tick, now_ns), watcher.failed)
         if self._in_doubt:
             self._start_over()
         for listener in self._listeners:
@@ -298,6 +305,7 @@ class Daemon:
 
     def _next_due_ns(self) -> int | None:
         times = [self.arbiter.next_timer_ns(), *(x.paused_until_ns for x in self._listeners)]
+        times.append(self.foreground.watcher.due_ns)
         if self._beats:
             times.append(self._beat_ns + HEARTBEAT_NS)
         elif self.until_idle:
@@ -400,6 +408,7 @@ class Daemon:
             drop = partial(self._drop, channel)
             self.loop.watch(pidfd, drop, drop)
         self.set_splits()
+        self.foreground.arrived(channel)
 
     def set_splits(self) -> None:
         """Splitting bounds what the others wait for, and how far a budget is overrun. A program
@@ -414,6 +423,15 @@ class Daemon:
                 first = all(c is channel or _level(c) < _level(channel) for c in served)
                 windowed = bounded and (channel.task.reserve is not None or not first)
                 channel.pages.set_window(self.window_ns if windowed else 0)
+
+    def show(self, tasks: Collection[Task]) -> None:
+        """A person looks at these now."""
+        now_ns = time.monotonic_ns()
+        try:
+            self.engine.set_foreground(tasks, now_ns)
+            self.arbiter.pump(now_ns)
+        except Exception as error:
+            self._doubt(error)
 
     def _grant(self, channel: Channel) -> None:
         try:

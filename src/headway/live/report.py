@@ -23,6 +23,7 @@ def describe(daemon: Daemon) -> dict[str, Any]:
         "room": daemon.room,
         "spec": daemon.spec_file.path,
         "spec_problem": daemon.spec_file.problem,
+        **daemon.foreground.describe(),
         "channels": [_describe(c) for c in daemon.channels.values() if c.task is not None],
     }
 
@@ -40,6 +41,7 @@ def _describe(channel: Channel) -> dict[str, Any]:
         "policy": task.policy.name,
         "priority": str(task.rule),
         "effective": task.priority,
+        "foreground": task.foreground,
         "reserve": None if reserve is None else reserve.name,
         "capacity_ns": None if reserve is None else reserve.capacity_ns,
         "period_ns": None if reserve is None else reserve.period_ns,

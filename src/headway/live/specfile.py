@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import stat
 
 from headway.engine.spec import Spec, parse_spec
+from headway.live.files import read_plain
 
 MAX_BYTES = 1 << 20
 
@@ -52,15 +52,8 @@ class SpecFile:
         return info.st_mtime_ns, info.st_size, info.st_ino, info.st_dev
 
     def _read(self) -> Spec:
-        """A pipe or a device in its place must not make the daemon wait."""
         assert self.path is not None
-        fd = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(fd, "rb") as file:
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise ValueError(f"{self.path}: expected a plain file")
-            data = file.read(MAX_BYTES + 1)
-        if len(data) > MAX_BYTES:
-            raise ValueError(f"{self.path}: expected at most {MAX_BYTES} bytes")
+        data = read_plain(self.path, MAX_BYTES)
         try:
             text = data.decode()
         except UnicodeDecodeError as error:

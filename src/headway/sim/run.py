@@ -90,7 +90,7 @@ def _action(event: EventPlan, turned_away: dict[str, str]) -> Action:
         if task is None:  # it died before
             return
         if event.kind == "focus":
-            engine.set_foreground(task, now_ns)
+            engine.set_foreground([task], now_ns)
         elif event.kind == "kill":
             simulator.kill(task)
         if event.priority is not None:

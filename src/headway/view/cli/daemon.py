@@ -28,6 +28,7 @@ from headway.view.errors import UserError
     type=click.IntRange(0, 99),
     help="Real-time priority, if permitted; 0: an ordinary one.",
 )
+@click.option("--display", help="Whose foreground window counts; else $DISPLAY. none: no one's.")
 @click.option("--cpu", type=click.IntRange(min=0), help="Stay on this CPU.")
 def command(
     spec_file: str | None,
@@ -40,6 +41,7 @@ def command(
     software_gpu: bool,
     mps: bool,
     rt_priority: int,
+    display: str | None,
     cpu: int | None,
 ) -> None:
     """Serve programs that run under Headway, in the foreground."""
@@ -81,6 +83,7 @@ def command(
                 until_idle=until_idle,
                 software_gpu=device,
                 mps=mps,
+                display=os.environ.get("DISPLAY") if display is None else display,
             )
             watched = bool(os.environ.get("WATCHDOG_USEC"))
             daemon.serve(

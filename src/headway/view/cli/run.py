@@ -49,6 +49,7 @@ def command(
     folder = paths.runtime_folder()
     wish = {"name": name, "policy": policy, "priority": priority}
     wish |= {"reserve": reserve, "shared": shared, "period": period, "deadline": deadline}
+    wish |= {"display": os.environ.get("DISPLAY"), "authority": os.environ.get("XAUTHORITY")}
     answer: dict[str, Any] = {}
     try:
         program = launcher.find_program(command_line[0])

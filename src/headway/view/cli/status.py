@@ -25,6 +25,8 @@ def command(as_json: bool) -> None:
     )
     if status["spec_problem"]:
         click.echo(f"the spec file is not in force as it is: {status['spec_problem']}")
+    if status["display"] or status["display_problem"]:
+        click.echo(describe_display(status))
     print_tasks(status)
     for entry in status["channels"]:
         if entry["note"]:
@@ -32,6 +34,18 @@ def command(as_json: bool) -> None:
         if entry["implicit"]:
             count = entry["implicit"]
             click.echo(f"{entry['task']}: the driver submitted {count} times past the gate")
+
+
+def describe_display(status: dict[str, Any]) -> str:
+    """The display that is followed, and who is in the foreground there."""
+    display, owner = status["display"], status["foreground"]
+    if status["display_problem"]:
+        where = f"display {display}" if display else "the display"
+        return f"{where} is not followed: {status['display_problem']}"
+    if owner is None:
+        return f"display {display}: no window is in the foreground"
+    front = ", ".join(owner["tasks"]) or "none of these"
+    return f"display {display}: in the foreground is {front} (pid {owner['pid'] or 'unknown'})"
 
 
 def fetch() -> dict[str, Any]:
