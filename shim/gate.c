@@ -361,7 +361,8 @@ void hw_gate_leave(struct hw_channel *c, bool frame, bool done) {
         return;
     }
     c->page->passed++;
-    c->page->used_ns += c->finish_ns - c->submit_ns;
+    uint64_t took_ns = c->finish_ns - c->submit_ns;
+    c->page->used_ns += took_ns > c->expected_ns ? took_ns : c->expected_ns;
     c->page->last_ns = c->finish_ns;
     if (done) hw_gate_settle(c);
 }

@@ -38,6 +38,7 @@ struct hw_channel {
     bool scissored, packing, compiling, drawing;
     int viewport_width, viewport_height, scissor_width, scissor_height;
     uint32_t list, list_units[HW_LISTS];
+    uint64_t expected_ns; /* what the group that is leaving will take, if it was not waited for */
     /* what went under a lease and may still be on the GPU */
     void *pending;
     uint64_t pending_ns, unfenced_ns;

@@ -68,7 +68,7 @@ struct hw_client_page {
     uint32_t reserved;
     uint64_t passed;  /* groups that went under a lease */
     uint64_t frames;  /* frames ended */
-    uint64_t used_ns; /* GPU time of groups that went under a lease */
+    uint64_t used_ns; /* GPU time of groups that went under a lease, predicted where not waited for */
     uint64_t last_ns; /* when the last of them was done */
     uint64_t free_groups; /* groups that went with no daemon to ask */
     uint64_t implicit;    /* submissions by the driver that the gate did not see coming */

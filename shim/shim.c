@@ -279,7 +279,8 @@ static void after(struct hw_channel *c, bool frame, bool done) {
         wait_done(c);
         done = true;
     }
-    if (!done && c->leased) mark_pending(c, predicted_ns(c), split_bound(c));
+    c->expected_ns = done ? 0 : predicted_ns(c);
+    if (!done && c->leased) mark_pending(c, c->expected_ns, split_bound(c));
     hw_gate_leave(c, frame, done);
     if (done) learn(c, c->finish_ns - c->start_ns);
     c->works = 0;

@@ -34,6 +34,7 @@ from headway.live.protocol import (
     parse_hello,
 )
 from headway.live.registry import Allow, Registry, Wish
+from headway.live.stats import Stats
 from headway.sim.checker import Checker
 
 MS = 1_000_000
@@ -46,7 +47,8 @@ class Bench:
         self.granted: list[tuple[str, int]] = []
         self.checker = Checker()
         observer = Recorder(self.checker.feed)
-        self.engine = Engine(observers=[observer])
+        self.stats = Stats()
+        self.engine = Engine(observers=[observer, self.stats])
         self.arbiter = Arbiter(
             self.engine, lambda c: self.granted.append((c.name, c.seq)), Bounds(60 * MS)
         )
@@ -200,6 +202,8 @@ def test_any_order_of_words_keeps_the_rules_of_the_engine(seed: int) -> None:
             bench.say_busy(channel, pick.choice((0, MS, 2**64 - 1)))
         seq = pick.choice((channel.seq, channel.seq, channel.seq + 1))
         bench.hear(channel, pick.choice((SUBMIT, SUBMIT, COMPLETE, RELEASE, WITHDRAW)), seq, now_ns)
+        bench.stats.update(now_ns)
+        assert sum(bench.stats.share(t, now_ns) for t in bench.stats.tasks) <= 1 + 1e-9
     assert bench.checker.violations == []
     assert len(bench.granted) > 300
     bench.close()

@@ -262,7 +262,7 @@ class Arbiter:
         group, since_ns = channel.group, channel.online_since_ns
         start_ns = now_ns if since_ns is None else max(since_ns, self._finished_ns)
         if channel.leased:
-            start_ns = max(start_ns, now_ns - self._used_ns(channel, now_ns))
+            start_ns = max(start_ns, now_ns - self.used_ns(channel, now_ns))
             channel.leased = channel.revoked = False
             channel.wanted_ns = channel.keep_ns = None
             if channel.pages is not None:
@@ -353,7 +353,7 @@ class Arbiter:
             if holder.turns and holder.task is not None:
                 self.engine.rest(holder.task, now_ns)
 
-    def _used_ns(self, holder: Channel, now_ns: int) -> int:
+    def used_ns(self, holder: Channel, now_ns: int) -> int:
         """What a lease was used for: what its holder says, and at least the time for which the
         others had to wait for it."""
         said_ns, waited_ns = 0, 0

@@ -11,7 +11,8 @@ from headway.engine.policies import policies
 from headway.engine.priorities import expected_priority, parse_priority
 from headway.engine.reserves import ReserveSpec
 from headway.engine.units import DurationError, parse_duration
-from headway.live.channel import Peer, peer_of
+from headway.live.channel import Channel, Peer, peer_of
+from headway.live.explain import explain
 from headway.live.loop import READ, WRITE, describe_failure, log
 from headway.live.registry import Wish
 from headway.live.wishes import parse_reserve
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 MAX_LINE = 65536
 LINES_A_TURN = 8
 """More than these wait until the others were heard."""
+MAX_EXPLAINED = 8
 
 
 class Refusal(ValueError):
@@ -39,7 +41,7 @@ class Caller:
 
 
 class Control:
-    """Answers `run`, `status`, `set`, `reload` and `stop`."""
+    """Answers `run`, `status`, `explain`, `set`, `reload` and `stop`."""
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
@@ -203,6 +205,22 @@ class Control:
     def do_status(self, request: dict[str, Any], peer: Peer) -> dict[str, Any]:
         return {"status": self._daemon.status()}
 
+    def do_explain(self, request: dict[str, Any], peer: Peer) -> dict[str, Any]:
+        """Why tasks wait now, and what they waited for."""
+        channels = self._named(_text(request, "task") or "")
+        return {"tasks": explain(self._daemon, channels[:MAX_EXPLAINED], time.monotonic_ns())}
+
+    def _named(self, wanted: str) -> list[Channel]:
+        """Channels by name, pid or full task name."""
+        known = [c for c in self._daemon.channels.values() if c.task is not None]
+        found = [c for c in known if c.task and wanted in (c.task.name, c.name, str(c.peer.pid))]
+        if not found:
+            names = [c.task.name for c in known if c.task is not None]
+            there = f"there are {', '.join(names[:10])}" if names else "none runs here"
+            more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+            raise Refusal(f"no task is called {wanted!r}: {there}{more}")
+        return found
+
     def do_stop(self, request: dict[str, Any], peer: Peer) -> dict[str, Any]:
         if not self._daemon.registry.may_manage(peer, -1):
             raise Refusal("only the user of the daemon may stop it")
@@ -216,16 +234,10 @@ class Control:
         return {}
 
     def do_set(self, request: dict[str, Any], peer: Peer) -> dict[str, Any]:
-        """Change policy, priority or reserve of tasks that run: by name, pid or full task name."""
+        """Change policy, priority or reserve of tasks that run."""
         daemon = self._daemon
         wanted = _text(request, "task") or ""
-        channels = [
-            c
-            for c in daemon.channels.values()
-            if c.task is not None and wanted in (c.task.name, c.name, str(c.peer.pid))
-        ]
-        if not channels:
-            raise Refusal(f"no task is called {wanted!r}")
+        channels = self._named(wanted)
         if not all(daemon.registry.may_manage(peer, c.peer.uid) for c in channels):
             raise Refusal(f"{wanted!r} belongs to another user")
         policy, priority, reserve = _policy(request), _priority(request), _reserve(request)

@@ -51,10 +51,14 @@ from headway.live.protocol import (
     parse_message,
 )
 from headway.live.registry import Allow, Registry
-from headway.live.report import describe
+from headway.live.report import describe, sample
 from headway.live.specfile import SpecFile
+from headway.live.stats import Stats
+from headway.live.wishes import Address
 
 HEARTBEAT_NS = 100_000_000
+SAMPLES_A_BEAT = 64
+"""Pages that are read with one heartbeat, about: reading all of very many would take too long."""
 HELLO_NS = 2_000_000_000
 """A connection that has said nothing for this long is closed."""
 FIRST_NS = 60_000_000_000
@@ -66,6 +70,8 @@ MAX_DESCRIPTORS = 65_536
 MAX_LAUNCHED = 100
 OWN_DESCRIPTORS = 16
 """Listeners, lock, signals, the X server, and the pages of one client while it is greeted."""
+METRICS_DESCRIPTORS = 18
+"""Those who read metrics, and where they come in."""
 
 
 class DaemonError(RuntimeError):
@@ -90,6 +96,7 @@ class Daemon:
         software_gpu: int | None = None,
         mps: bool = False,
         display: str | None = None,
+        metrics: Address | None = None,
     ) -> None:
         self.folder = folder
         self.split_ns = split_ns
@@ -98,9 +105,11 @@ class Daemon:
         self.software_gpu = software_gpu
         """The CPU that plays the GPU for every program that is launched; None: a real one."""
         self.mps = Mps(folder) if mps else None
+        self._metrics = metrics
         self._holdoff_ns = holdoff_ns
         self._bounds = bounds or Bounds()
-        self._observers = observers
+        self.stats = Stats()
+        self._observers = (self.stats, *observers)
         try:
             self.spec_file = SpecFile(spec_file)
         except BadInput:
@@ -124,8 +133,9 @@ class Daemon:
         self._stopping = False
         self._in_doubt = False
         self._beat_ns = 0
+        self._beats_so_far = 0
         self._listeners: list[Listener] = []
-        self._since_ns = time.monotonic_ns()
+        self.since_ns = time.monotonic_ns()
         self._had_clients = False
         self._launched: set[int] = set()
         """Processes that `headway run` turned into programs, as pidfds."""
@@ -162,6 +172,8 @@ class Daemon:
             clients, control = paths.client_socket(self.folder), paths.control_socket(self.folder)
             self._listen(stack, clients, socket.SOCK_SEQPACKET, self._accept_client)
             self._listen(stack, control, socket.SOCK_STREAM, self.control.accept)
+            if self._metrics is not None:
+                self._serve_metrics(stack, self._metrics)
             wake = self._signals(stack)
             self.loop.watch(wake, lambda: self._woken(wake), self.stop)
             self.foreground.start()
@@ -189,7 +201,8 @@ class Daemon:
         if soft != resource.RLIM_INFINITY and soft < limit:
             resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
         self.control.room = max(1, limit // 4)
-        self.room = max(1, (limit - OWN_DESCRIPTORS - self.control.room) // 2)
+        own = OWN_DESCRIPTORS + (METRICS_DESCRIPTORS if self._metrics is not None else 0)
+        self.room = max(1, (limit - own - self.control.room) // 2)
 
     def _lock(self, stack: contextlib.ExitStack) -> None:
         file = stack.enter_context(paths.lock_file(self.folder).open("a+"))
@@ -217,6 +230,16 @@ class Daemon:
         if self.registry.allow.uids or self.registry.allow.gids:  # who they are is asked later
             path.chmod(0o666)
             self.folder.chmod(0o711)
+
+    def _serve_metrics(self, stack: contextlib.ExitStack, address: Address) -> None:
+        from headway.live.scrape import Scrape  # it takes a while to load, and few want it
+
+        try:
+            scrape = Scrape(self, address)
+        except OSError as error:
+            raise DaemonError(f"--metrics {address}: {error.strerror or error}") from None
+        stack.callback(scrape.close)
+        self._listeners.append(scrape.listener)
 
     def _signals(self, stack: contextlib.ExitStack) -> int:
         """Signals become readable bytes, so that they are handled between two events."""
@@ -282,7 +305,7 @@ class Daemon:
             self._stopping |= self._is_over(now_ns)
 
     def _is_over(self, now_ns: int) -> bool:
-        waited = self._had_clients or now_ns - self._since_ns > FIRST_NS
+        waited = self._had_clients or now_ns - self.since_ns > FIRST_NS
         return waited and not self._launched
 
     def launched(self, pid: int) -> None:
@@ -321,9 +344,13 @@ class Daemon:
         self._beat_ns = now_ns
         if self._alive is not None:
             self._alive()
+        self._beats_so_far += 1
+        rounds = len(self.channels) // SAMPLES_A_BEAT + 1
         for channel in list(self.channels.values()):
             if channel.pages is not None:
                 channel.pages.beat(now_ns)
+                if (channel.number + self._beats_so_far) % rounds == 0:
+                    sample(self, channel, now_ns)
             elif now_ns - channel.since_ns > HELLO_NS:
                 self._drop(channel)
 

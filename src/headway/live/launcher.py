@@ -36,7 +36,7 @@ def find_program(command: str) -> str:
 
 
 def why_not_interposed(program: str) -> str | None:
-    """Programs that ignore LD_PRELOAD: set-user-ID ones, and static ones."""
+    """Programs that ignore LD_PRELOAD: those with rights of their own, static and 32-bit ones."""
     try:
         info = Path(program).stat()
         with Path(program).open("rb") as file:
@@ -45,9 +45,20 @@ def why_not_interposed(program: str) -> str | None:
         return None
     if info.st_mode & (stat.S_ISUID | stat.S_ISGID) and info.st_uid != os.geteuid():
         return "it runs with another user's rights, and the loader ignores LD_PRELOAD then"
+    if _has_capabilities(program):
+        return "it has capabilities of its own, and the loader ignores LD_PRELOAD then"
+    if head.startswith(b"\x7fELF\x01"):
+        return "it is a 32-bit program, and the interposer is not"
     if head.startswith(b"\x7fELF") and b"/ld-" not in head and b"ld-linux" not in head:
         return "it is linked statically, so nothing can be put before it"
     return None
+
+
+def _has_capabilities(program: str) -> bool:
+    try:
+        return bool(os.getxattr(program, "security.capability"))
+    except OSError:
+        return False
 
 
 def device_cpu() -> int:

@@ -21,17 +21,29 @@ class Listener:
     """Lets in whoever connects; `accept` gets the connection, which does not block."""
 
     def __init__(
-        self, loop: Loop, path: Path, kind: int, accept: Callable[[socket.socket], None]
+        self,
+        loop: Loop,
+        path: Path | None,
+        kind: int,
+        accept: Callable[[socket.socket], None],
+        *,
+        port: int = 0,
     ) -> None:
-        """OSError if there can be no socket there."""
+        """At a path, or without one at a port of the loopback interface. OSError if there can be
+        no socket there."""
         self._loop = loop
         self._accept = accept
         self._path = path
         self.paused_until_ns: int | None = None
-        path.unlink(missing_ok=True)  # left by a daemon that was killed; the caller has the lock
-        self.socket = socket.socket(socket.AF_UNIX, kind | socket.SOCK_NONBLOCK)
+        family = socket.AF_INET if path is None else socket.AF_UNIX
+        self.socket = socket.socket(family, kind | socket.SOCK_NONBLOCK)
         try:
-            self.socket.bind(str(path))
+            if path is None:
+                self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                self.socket.bind(("127.0.0.1", port))
+            else:
+                path.unlink(missing_ok=True)  # left by a daemon that was killed
+                self.socket.bind(str(path))
             self.socket.listen(BACKLOG)
         except OSError:
             self.socket.close()
@@ -41,7 +53,8 @@ class Listener:
     def close(self) -> None:
         self._loop.unwatch(self.socket.fileno())
         self.socket.close()
-        self._path.unlink(missing_ok=True)
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
 
     def resume(self, now_ns: int) -> None:
         """Open again if the pause is over."""

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import os
+import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from headway import __version__
+from headway.engine.model import level_of
 from headway.live.channel import Channel
+from headway.live.protocol import ClientPage
 
 if TYPE_CHECKING:
     from headway.live.daemon import Daemon
@@ -13,8 +18,18 @@ if TYPE_CHECKING:
 
 def describe(daemon: Daemon) -> dict[str, Any]:
     """Everything `headway status` shows."""
+    now_ns = time.monotonic_ns()
+    channels = [c for c in daemon.channels.values() if c.task is not None]
+    entries = [describe_channel(daemon, channel, now_ns) for channel in channels]
+    return describe_daemon(daemon, entries, now_ns)
+
+
+def describe_daemon(daemon: Daemon, entries: list[dict[str, Any]], now_ns: int) -> dict[str, Any]:
+    """The daemon, and the channels as they were described."""
     return {
         "pid": os.getpid(),
+        "version": __version__,
+        "uptime_s": (now_ns - daemon.since_ns) / 1e9,
         "folder": str(daemon.folder),
         "grants": daemon.arbiter.grants,
         "leases": daemon.arbiter.leases,
@@ -24,29 +39,63 @@ def describe(daemon: Daemon) -> dict[str, Any]:
         "spec": daemon.spec_file.path,
         "spec_problem": daemon.spec_file.problem,
         **daemon.foreground.describe(),
-        "channels": [_describe(c) for c in daemon.channels.values() if c.task is not None],
+        "gpu": {
+            "busy": _busy(daemon, now_ns),
+            "queue": len(daemon.engine.queue.entries),
+            "policy_counts": dict(Counter(entry["policy"] for entry in entries)),
+        },
+        "channels": entries,
     }
 
 
-def _describe(channel: Channel) -> dict[str, Any]:
+def _busy(daemon: Daemon, now_ns: int) -> float:
+    head = daemon.engine.gpus[0].executing
+    is_work = head is not None and not head.leased
+    return daemon.stats.busy(now_ns, now_ns - head.dispatched_ns if head and is_work else 0)
+
+
+def sample(daemon: Daemon, channel: Channel, now_ns: int) -> ClientPage | None:
+    """Read a program's page and have it counted; None if it has no task."""
     task, pages = channel.task, channel.pages
-    assert task is not None
-    assert pages is not None
+    if task is None or pages is None:
+        return None
     page = pages.client
+    used_ns = 0
+    if channel.leased:  # no more than is possible, whatever the page says
+        used_ns = min(daemon.arbiter.used_ns(channel, now_ns), now_ns - channel.since_lease_ns)
+    daemon.stats.sampled(task, page.frames, used_ns, now_ns)
+    return page
+
+
+def running_ns(channel: Channel, now_ns: int) -> int:
+    """For how long a group is on the GPU that was asked for; what leases use is sampled."""
+    if channel.leased or channel.online_since_ns is None:
+        return 0
+    return now_ns - channel.online_since_ns
+
+
+def describe_channel(daemon: Daemon, channel: Channel, now_ns: int) -> dict[str, Any]:
+    """One program; it must have a task."""
+    task, stats = channel.task, daemon.stats
+    assert task is not None
+    page = sample(daemon, channel, now_ns)
+    assert page is not None
     reserve = task.reserve
+    entry, waits, waiting = stats.tasks[task], stats.waits(task), task.waiting
     return {
         "task": task.name,
         "pid": channel.peer.pid,
         "uid": channel.peer.uid,
         "policy": task.policy.name,
         "priority": str(task.rule),
+        "base": level_of(task.base_rank),
         "effective": task.priority,
         "foreground": task.foreground,
         "reserve": None if reserve is None else reserve.name,
         "capacity_ns": None if reserve is None else reserve.capacity_ns,
         "period_ns": None if reserve is None else reserve.period_ns,
         "budget_ns": None if reserve is None else reserve.budget_ns,
-        "state": _state(channel),
+        "state": state_of(channel),
         "note": channel.note,
         "groups": channel.groups,
         "passed": page.passed,
@@ -54,13 +103,23 @@ def _describe(channel: Channel) -> dict[str, Any]:
         "implicit": page.implicit,
         "frames": page.frames,
         "jobs": page.jobs,
-        "misses": page.misses,
-        "gpu_ns": task.gpu_ns,
+        "gpu_ns": entry.gpu_ns,
         "overdue": channel.overdue,
+        "fps": entry.fps,
+        "share": stats.share(task, now_ns, running_ns(channel, now_ns)),
+        "queued": int(waiting is not None),
+        "waiting_ns": None if waiting is None else now_ns - waiting.submitted_ns,
+        "wait_p50_ns": None if waits is None else waits.p50_ns,
+        "wait_p99_ns": None if waits is None else waits.p99_ns,
+        "wait_max_ns": None if waits is None else waits.max_ns,
+        "waited_ns": entry.wait_ns,
+        "frames_seen": entry.frames,
+        "misses": min(page.misses, page.jobs) if channel.turns else entry.misses,
     }
 
 
-def _state(channel: Channel) -> str:
+def state_of(channel: Channel) -> str:
+    """What a program does at this instant, in one word."""
     task = channel.task
     if channel.leased:
         return "leased"

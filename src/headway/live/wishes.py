@@ -1,6 +1,9 @@
-"""What people write on the command line about a program: `--reserve 5ms/20ms:ae`."""
+"""What people write on the command line: `--reserve 5ms/20ms:ae`, `--metrics 9123`."""
 
 from __future__ import annotations
+
+import re
+from pathlib import Path
 
 from headway.engine.reserves import BACKGROUND, KINDS, ReserveSpec
 from headway.engine.units import DurationError, parse_duration
@@ -23,3 +26,18 @@ def parse_reserve(text: str, shared: str | None = None) -> ReserveSpec:
     if shared == BACKGROUND:
         raise ValueError(f"the pool {BACKGROUND!r} belongs to Headway: expected another name")
     return ReserveSpec(kind, capacity_ns, period_ns, shared, predict="history")
+
+
+Address = Path | int
+"""A Unix socket, or a port of the loopback interface."""
+
+
+def parse_address(text: str) -> Address:
+    """Read where metrics are wanted; ValueError says what was expected."""
+    if text.startswith("unix:/"):
+        return Path(text.removeprefix("unix:"))
+    match = re.fullmatch(r"(?:(?:127\.0\.0\.1|localhost):)?(\d{1,5})", text)
+    if match is None or not 0 < int(match[1]) < 65536:
+        expected = "unix:/path or [127.0.0.1:]PORT, because metrics are for this machine only"
+        raise ValueError(f"found {text!r}, expected {expected}")
+    return int(match[1])

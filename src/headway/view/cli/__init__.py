@@ -17,6 +17,8 @@ COMMANDS = {
     "compare": "Simulate a scenario under several policies or variants.",
     "config": "Check spec files.",
     "daemon": "Serve programs that run under Headway.",
+    "doctor": "Look at everything that Headway needs, and say how to put it right.",
+    "explain": "Say why a program waits, and what it waited for.",
     "papers": "Run the papers' experiments and check their claims.",
     "plot": "Draw a trace as vector pictures.",
     "policies": "List policies, priority rules, predictors and programs.",

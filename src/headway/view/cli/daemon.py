@@ -29,6 +29,7 @@ from headway.view.errors import UserError
     help="Real-time priority, if permitted; 0: an ordinary one.",
 )
 @click.option("--display", help="Whose foreground window counts; else $DISPLAY. none: no one's.")
+@click.option("--metrics", metavar="unix:/PATH|PORT", help="Serve metrics for Prometheus there.")
 @click.option("--cpu", type=click.IntRange(min=0), help="Stay on this CPU.")
 def command(
     spec_file: str | None,
@@ -42,6 +43,7 @@ def command(
     mps: bool,
     rt_priority: int,
     display: str | None,
+    metrics: str | None,
     cpu: int | None,
 ) -> None:
     """Serve programs that run under Headway, in the foreground."""
@@ -50,6 +52,7 @@ def command(
     from headway.live import launcher, paths
     from headway.live.arbiter import Bounds
     from headway.live.daemon import Daemon, DaemonError
+    from headway.live.wishes import parse_address
 
     durations_ns = {}
     for option, text in (("--split", split), ("--window", window), ("--holdoff", holdoff)):
@@ -57,6 +60,10 @@ def command(
             durations_ns[option] = parse_duration(text)
         except DurationError as error:
             raise UserError(f"{option}: found {text!r}, expected {error}") from None
+    try:
+        address = None if metrics is None else parse_address(metrics)
+    except ValueError as error:
+        raise UserError(f"--metrics: {error}") from None
     device = launcher.device_cpu() if software_gpu else None
     cpus = {cpu} if cpu is not None else os.sched_getaffinity(0) - {device}
     with contextlib.suppress(OSError):
@@ -84,6 +91,7 @@ def command(
                 software_gpu=device,
                 mps=mps,
                 display=os.environ.get("DISPLAY") if display is None else display,
+                metrics=address,
             )
             watched = bool(os.environ.get("WATCHDOG_USEC"))
             daemon.serve(

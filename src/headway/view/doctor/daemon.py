@@ -1,0 +1,54 @@
+"""The daemon of this user and the folder where it is found."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from headway import __version__
+from headway.view.doctor import Finding, bad, check, ok, warn
+
+
+@check("runtime folder")
+def runtime_folder() -> Finding:
+    """The rules of `paths.prepare`, without making anything."""
+    from headway.live import paths
+
+    folder = paths.runtime_folder()
+    place = folder
+    while not place.exists() and not place.is_symlink():
+        place = place.parent
+    info = place.lstat()
+    if place == folder:
+        if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.geteuid():
+            return bad(f"{folder} is not a folder of this user", "remove it, or set HEADWAY_DIR")
+        if info.st_mode & 0o022:
+            return bad(f"others may write in {folder}", f"chmod go-w {folder}")
+    if not os.access(place, os.W_OK | os.X_OK):
+        return bad(f"{folder} cannot be made: {place} is not writable", "set HEADWAY_DIR")
+    return ok(str(folder) if place == folder else f"{folder}, which the daemon will make")
+
+
+@check("daemon")
+def daemon() -> Finding:
+    from headway.live import client, paths
+
+    folder = paths.runtime_folder()
+    if not paths.control_socket(folder).exists():
+        return ok("none runs; headway run starts one, or headway daemon")
+    try:
+        status = client.ask(folder, {"do": "status"})["status"]
+    except client.NoDaemon as error:
+        return warn(f"{error}", "headway daemon, or headway run, starts another in its place")
+    except client.Refused as error:
+        return bad(f"it answers {error}", "headway stop, then start it again")
+    who = f"process {status['pid']}, {len(status['channels'])} programs"
+    if status.get("version") != __version__:
+        found = f"{who}, of version {status.get('version')}; this is {__version__}"
+        return warn(found, "headway stop, then start it again")
+    if status["spec_problem"]:
+        return warn(f"{who}; its spec is not in force: {status['spec_problem']}", "mend the file")
+    if status["restarts"]:
+        found = f"{who}; its engine had to start over {status['restarts']} times"
+        return warn(found, f"report it, with {folder / 'daemon.log'}")
+    return ok(who)

@@ -1,0 +1,28 @@
+"""The library that is put before a program's own, and whether programs take it."""
+
+from __future__ import annotations
+
+from headway.view.doctor import Finding, bad, check, last_line, ok, run_python
+
+_IS_LOADED = """
+with open("/proc/self/maps") as maps:
+    raise SystemExit(not any("/libheadway.so" in line for line in maps))
+"""
+
+
+@check("interposer")
+def interposer() -> Finding:
+    """Found, whole, and let in by the loader: tried on a small program."""
+    from headway.live import launcher
+
+    try:
+        path = launcher.library()
+    except launcher.LaunchError as error:
+        return bad(str(error), "make setup, or install headway again")
+    child = run_python(_IS_LOADED, {"LD_PRELOAD": str(path)})
+    if child.code == 0 and not child.err:
+        return ok(f"{path}, loaded by LD_PRELOAD")
+    if child.code == 1 and not child.err:
+        fix = "start programs where LD_PRELOAD is honoured (no sandbox, no set-user-ID)"
+        return bad("the loader ignores LD_PRELOAD here", fix)
+    return bad(f"{path}: {last_line(child)}", "make setup, or install headway again")
