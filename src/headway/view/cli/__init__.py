@@ -29,6 +29,7 @@ COMMANDS = {
     "sim": "Simulate scenarios.",
     "status": "Show the daemon and the programs it serves.",
     "stop": "Stop the daemon.",
+    "top": "Watch who uses the GPU and who waits, and change it.",
 }
 
 

@@ -1,0 +1,219 @@
+"""What the daemon says, as rows: read with care, and with the past of each task."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from headway.engine.model import BACKGROUND_LEVEL
+from headway.engine.priorities import parse_priority
+from headway.engine.reserves import BACKGROUND, POOL_MARK
+from headway.view.top.text import clean
+
+REMEMBERED = 120
+"""Refreshes that a sparkline can show."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One task. None is what the daemon did not say."""
+
+    task: str
+    """As the daemon calls it; `name` is the same made safe to print."""
+    name: str
+    pid: int | None
+    uid: int | None
+    policy: str
+    priority: str
+    """Its own priority as a person writes it: 5, rm, *@3."""
+    base: int | None
+    effective: int | None
+    background: bool
+    foreground: bool
+    inherited_from: tuple[str, ...]
+    reserve: str | None
+    budget_ns: int | None
+    capacity_ns: int | None
+    period_ns: int | None
+    queued: int | None
+    fps: float | None
+    gpu_share: float | None
+    wait_p50_ns: int | None
+    wait_p99_ns: int | None
+    misses: int | None
+    state: str
+    groups: int | None
+    frames: int | None
+    note: str
+    past: tuple[float, ...]
+    """Frames per second, or the share of the GPU of a task that shows none; the latest is last."""
+
+    @property
+    def program(self) -> str:
+        """Its name without the pid, which has a column of its own."""
+        name, pid, number = self.name.rpartition(f".{self.pid}")
+        return name + number if pid and name else self.name
+
+    @property
+    def lowest(self) -> bool:
+        """Below every priority that a person can give."""
+        return self.priority == str(BACKGROUND_LEVEL)
+
+    @property
+    def inherits(self) -> bool:
+        """Whether it goes ahead of its own priority, on somebody's behalf; within a level too."""
+        return bool(self.inherited_from) or self.raised
+
+    @property
+    def raised(self) -> bool:
+        """Whether what it inherits is a higher level, and so a number one can show."""
+        known = self.base is not None and self.effective is not None
+        return known and (self.effective or 0) > (self.base or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """Everything that is shown at one time."""
+
+    version: str | None
+    pid: int | None
+    uptime_s: float | None
+    gpu_busy: float | None
+    gpu_queue: int | None
+    foreground: str | None
+    display: str | None
+    spec_problem: str | None
+    rows: tuple[Row, ...]
+
+    def mix(self) -> str:
+        """How many tasks of which policy: 3 prt, 1 ht, 2 bg (Background)."""
+        kinds = Counter("bg" if row.background else row.policy for row in self.rows)
+        return ", ".join(f"{number} {kind}" for kind, number in kinds.most_common())
+
+
+class Past:
+    """Remembers what tasks did, as long as they are there."""
+
+    def __init__(self) -> None:
+        self._fps: dict[str, deque[float]] = {}
+        self._shares: dict[str, deque[float]] = {}
+
+    def read(self, status: dict[str, Any]) -> Board:
+        """One status more."""
+        channels = [c for c in _list(status.get("channels")) if isinstance(c, dict)]
+        rows = tuple(self._row(channel) for channel in channels)
+        for memory in (self._fps, self._shares):
+            for gone in memory.keys() - {row.task for row in rows}:
+                del memory[gone]
+        gpu = status.get("gpu")
+        gpu = gpu if isinstance(gpu, dict) else {}
+        return Board(
+            version=_text(status.get("version")),
+            pid=_whole(status.get("pid")),
+            uptime_s=_number(status.get("uptime_s")),
+            gpu_busy=_number(gpu.get("busy")),
+            gpu_queue=_whole(gpu.get("queue")),
+            foreground=_foreground(status.get("foreground")),
+            display=_text(status.get("display")),
+            spec_problem=_text(status.get("spec_problem")),
+            rows=rows,
+        )
+
+    def _row(self, entry: dict[str, Any]) -> Row:
+        task = str(entry.get("task", ""))
+        fps, share = _number(entry.get("fps")), _number(entry.get("share"))
+        past = self._remember(task, fps, share)
+        effective = _whole(entry.get("effective"))
+        priority = str(entry.get("priority", ""))
+        base = _whole(entry.get("base"))
+        reserve = _text(entry.get("reserve"))
+        return Row(
+            task=task,
+            name=clean(task),
+            pid=_whole(entry.get("pid")),
+            uid=_whole(entry.get("uid")),
+            policy=clean(entry.get("policy", "")),
+            priority=clean(priority),
+            base=_level(priority) if base is None else base,
+            effective=effective,
+            background=reserve == POOL_MARK + BACKGROUND,
+            foreground=entry.get("foreground") is True,
+            inherited_from=tuple(clean(name) for name in _list(entry.get("inherited_from"))),
+            reserve=reserve,
+            budget_ns=_whole(entry.get("budget_ns")),
+            capacity_ns=_whole(entry.get("capacity_ns")),
+            period_ns=_whole(entry.get("period_ns")),
+            queued=_whole(entry.get("queued")),
+            fps=fps,
+            gpu_share=share,
+            wait_p50_ns=_whole(entry.get("wait_p50_ns")),
+            wait_p99_ns=_whole(entry.get("wait_p99_ns")),
+            misses=_whole(entry.get("misses")),
+            state=clean(entry.get("state", "")),
+            groups=_sum(_whole(entry.get("groups")), _whole(entry.get("passed"))),
+            frames=_whole(entry.get("frames")),
+            note=_note(entry),
+            past=past,
+        )
+
+    def _remember(self, task: str, fps: float | None, share: float | None) -> tuple[float, ...]:
+        frames = self._fps.setdefault(task, deque(maxlen=REMEMBERED))
+        shares = self._shares.setdefault(task, deque(maxlen=REMEMBERED))
+        frames.append(fps or 0.0)
+        shares.append(share or 0.0)
+        return tuple(frames if any(frames) else shares)
+
+
+def matching(rows: Iterable[Row], pattern: str) -> list[Row]:
+    """The rows whose name has the pattern in it, in any case; a|b is either, as in htop."""
+    words = [word for word in pattern.casefold().split("|") if word]
+    return [row for row in rows if not words or any(w in row.name.casefold() for w in words)]
+
+
+def _note(entry: dict[str, Any]) -> str:
+    notes = [clean(entry["note"])] if entry.get("note") else []
+    past_gate = _whole(entry.get("implicit"))
+    if past_gate:
+        notes.append(f"the driver submitted {past_gate} times past the gate")
+    return "; ".join(notes)
+
+
+def _foreground(value: object) -> str | None:
+    """The tasks of the window a person looks at, or its pid where that is none of ours."""
+    if not isinstance(value, dict):
+        return _text(value)
+    tasks = ", ".join(clean(task) for task in _list(value.get("tasks")))
+    return tasks or f"pid {clean(value.get('pid'))}"
+
+
+def _level(priority: str) -> int | None:
+    try:
+        return parse_priority(priority).level
+    except ValueError:  # the daemon's own for Background is below what a person may give
+        return BACKGROUND_LEVEL if priority == str(BACKGROUND_LEVEL) else None
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _text(value: object) -> str | None:
+    return clean(value) if isinstance(value, str) and value else None
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return max(0.0, float(value))
+
+
+def _sum(*values: int | None) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
