@@ -11,27 +11,50 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
+START_S = 2.5
+"""How long a program may take until it has a CUDA context and is ready to begin."""
+LATE_S = 30.0
+"""A program that is not done this long after its time hangs."""
 
 
 def headway(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "headway", *arguments]
 
 
+def run_as(name: str, *options: str) -> list[str]:
+    """What goes before a program that runs under Headway."""
+    return headway("run", "--require", "--name", name, *options, "--")
+
+
+class Failed(RuntimeError):
+    """A program did not do what it was started for."""
+
+
+# -- building ------------------------------------------------------------------------------------
+
+
 def build(folder: Path) -> None:
     """The programs, and the interposer where it was not installed."""
-    for source in sorted(HERE.glob("*.cu")):
-        target = folder / source.stem
-        subprocess.run(["nvcc", "-O2", "-arch=native", "-o", target, source], check=True)
     library = ROOT / "src" / "headway" / "live" / "libheadway.so"
     shim = sorted(str(path) for path in (ROOT / "shim").glob("*.c"))
     options = ["-std=gnu11", "-O2", "-g", "-fPIC", "-shared", "-fvisibility=hidden"]
-    subprocess.run(["gcc", *options, "-o", library, *shim, "-ldl", "-lpthread"], check=True)
+    commands = [["gcc", *options, "-o", str(library), *shim, "-ldl", "-lpthread"]]
+    for source in sorted(HERE.glob("*.cu")):
+        target = str(folder / source.stem)
+        commands.append(["nvcc", "-O2", "-arch=native", "-o", target, str(source)])
+    compilers = [subprocess.Popen(command) for command in commands]
+    for compiler, command in zip(compilers, commands, strict=True):
+        if compiler.wait():
+            raise Failed(f"exit {compiler.returncode}: {' '.join(command)}")
+
+
+# -- running -------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -45,6 +68,9 @@ class Stage:
         path = os.pathsep.join(filter(None, [str(ROOT / "src"), self.env.get("PYTHONPATH", "")]))
         return {**self.env, "PYTHONPATH": path, **more}
 
+    def with_env(self, **more: str) -> Stage:
+        return replace(self, env={**self.env, **more})
+
     def start(
         self, command: Sequence[str], env: Mapping[str, str] | None = None
     ) -> subprocess.Popen[str]:
@@ -56,8 +82,19 @@ class Stage:
             text=True,
         )
 
+    def program(self, name: str, *arguments: object) -> list[str]:
+        return [str(self.built / name), *map(str, arguments)]
+
     def app(self, *arguments: object) -> list[str]:
-        return [str(self.built / "app"), *map(str, arguments)]
+        return self.program("app", *arguments)
+
+    def together(
+        self, *commands: Sequence[str], seconds: float, start_s: float = START_S
+    ) -> list[dict[str, Any]]:
+        """What these programs say, which all begin at the same moment."""
+        at = {"START_AT": str(time.time() + start_s)}
+        processes = [self.start(command, at) for command in commands]
+        return finish(processes, seconds + LATE_S)
 
     def status(self) -> dict[str, Any]:
         done = subprocess.run(
@@ -66,67 +103,150 @@ class Stage:
         return dict(json.loads(done.stdout))
 
 
-def finish(process: subprocess.Popen[str], timeout_s: float = 60.0) -> dict[str, Any]:
-    """The JSON line that the program ends with, or what went wrong."""
+def finish(processes: Sequence[subprocess.Popen[str]], timeout_s: float) -> list[dict[str, Any]]:
+    """The JSON lines that programs end with; Failed if one hangs or says nothing."""
+    end = time.monotonic() + timeout_s
     try:
-        out, err = process.communicate(timeout=timeout_s)
+        return [_answer(process, end - time.monotonic()) for process in processes]
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+
+
+def _answer(process: subprocess.Popen[str], timeout_s: float) -> dict[str, Any]:
+    assert isinstance(process.args, list)
+    program = " ".join(process.args[-7:])
+    try:
+        out, err = process.communicate(timeout=max(0.1, timeout_s))
     except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()
-        return {"error": "hung"}
+        raise Failed(f"{program}: hung") from None
     try:
         return dict(json.loads(out.strip().splitlines()[-1]))
     except (ValueError, IndexError):
-        return {"error": f"exit {process.returncode}: {err[-300:]}"}
+        raise Failed(f"{program}: exit {process.returncode}: {err[-600:]}") from None
 
 
 @contextlib.contextmanager
-def opened() -> Iterator[Stage]:
+def opened(built: Path | None = None) -> Iterator[Stage]:
+    """A stage with its programs: built for this GPU, or those in a folder."""
     with tempfile.TemporaryDirectory(prefix="headway-gpu-") as name:
-        folder = Path(name)
-        build(folder)
+        folder = built or Path(name)
+        if built is None:
+            build(folder)
         stage = Stage(folder)
         found = subprocess.run(
             stage.app("cal"), env=stage.environment(), capture_output=True, text=True, check=True
         )
-        stage.env["ITERS_PER_US"] = found.stdout.strip()
-        yield stage
+        yield stage.with_env(ITERS_PER_US=found.stdout.strip())
+
+
+# -- ways to share -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Way:
+    """How programs share the GPU."""
+
+    title: str
+    mps: bool = False
+    policy: str | None = None
+    """None: without Headway."""
+
+    @contextlib.contextmanager
+    def on(self, stage: Stage) -> Iterator[Stage]:
+        with contextlib.ExitStack() as stack:
+            at = stack.enter_context(mps(stage)) if self.mps else stage
+            yield stack.enter_context(daemon(at)) if self.policy is not None else at
+
+    def important(self) -> list[str]:
+        return self._prefix("hp", "9")
+
+    def greedy(self) -> list[str]:
+        return self._prefix("lp", "1")
+
+    def _prefix(self, name: str, priority: str) -> list[str]:
+        if self.policy is None:
+            return []
+        return run_as(name, "--priority", priority, "--policy", self.policy)
+
+
+TIME_SLICED = Way("time-sliced")
+MPS = Way("MPS", mps=True)
+DRAIN = Way("Headway, drain", policy="prt")
+OVERLAP = Way("Headway", policy="overlap")
+OVERLAP_MPS = Way("Headway + MPS", mps=True, policy="overlap")
 
 
 @contextlib.contextmanager
 def mps(stage: Stage) -> Iterator[Stage]:
     """The same stage with an MPS daemon of its own."""
-    folder = stage.built / "mps"
-    folder.mkdir(exist_ok=True)
-    own = {"CUDA_MPS_PIPE_DIRECTORY": str(folder), "CUDA_MPS_LOG_DIRECTORY": str(folder)}
-    other = Stage(stage.built, {**stage.env, **own})
+    folder = tempfile.mkdtemp(prefix="headway-mps-")
+    other = stage.with_env(CUDA_MPS_PIPE_DIRECTORY=folder, CUDA_MPS_LOG_DIRECTORY=folder)
     subprocess.run(["nvidia-cuda-mps-control", "-d"], env=other.environment(), check=True)
     time.sleep(1)
     try:
         yield other
     finally:
         subprocess.run(
-            ["nvidia-cuda-mps-control"], input="quit\n", text=True, env=other.environment()
+            ["nvidia-cuda-mps-control"],
+            input="quit\n",
+            text=True,
+            env=other.environment(),
+            check=False,
         )
         time.sleep(1)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class Daemon:
+    """A Headway daemon in a folder of its own, that can be killed and started again."""
+
+    def __init__(self, stage: Stage, folder: str, *options: str) -> None:
+        self.stage = stage.with_env(HEADWAY_DIR=folder)
+        self.options = options
+        self.log = Path(folder) / "daemon.log"
+        self.process = self.start()
+
+    def start(self) -> subprocess.Popen[bytes]:
+        """Returns when it answers."""
+        command, env = headway("daemon", *self.options), self.stage.environment()
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(command, env=env, stdout=log, stderr=log)
+        end = time.monotonic() + 10
+        while time.monotonic() < end and self.process.poll() is None:
+            with contextlib.suppress(subprocess.CalledProcessError):
+                if self.stage.status()["pid"] == self.process.pid:
+                    return self.process
+            time.sleep(0.02)
+        self.end()
+        raise Failed(f"the daemon does not start: {self.log.read_text()[-600:]}")
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def end(self) -> None:
+        self.process.terminate()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+
+@contextlib.contextmanager
+def run_daemon(stage: Stage, *options: str) -> Iterator[Daemon]:
+    with tempfile.TemporaryDirectory(prefix="headway-d-") as folder:
+        one = Daemon(stage, folder, *options)
+        try:
+            yield one
+        finally:
+            one.end()
 
 
 @contextlib.contextmanager
 def daemon(stage: Stage, *options: str) -> Iterator[Stage]:
     """The same stage with a Headway daemon of its own."""
-    folder = Path(tempfile.mkdtemp(prefix="headway-d-"))
-    other = Stage(stage.built, {**stage.env, "HEADWAY_DIR": str(folder)})
-    log = (stage.built / "daemon.log").open("a")
-    process = subprocess.Popen(
-        headway("daemon", *options), env=other.environment(), stdout=log, stderr=log
-    )
-    for _ in range(200):
-        if (folder / "control.sock").exists():
-            break
-        time.sleep(0.05)
-    try:
-        yield other
-    finally:
-        process.terminate()
-        process.wait()
-        shutil.rmtree(folder, ignore_errors=True)
+    with run_daemon(stage, *options) as one:
+        yield one.stage

@@ -43,14 +43,16 @@ MS = 1_000_000
 class Bench:
     """An engine, an arbiter, and channels whose clients are played by the test."""
 
-    def __init__(self) -> None:
+    def __init__(self, bounds: Bounds | None = None) -> None:
         self.granted: list[tuple[str, int]] = []
         self.checker = Checker()
         observer = Recorder(self.checker.feed)
         self.stats = Stats()
         self.engine = Engine(observers=[observer, self.stats])
         self.arbiter = Arbiter(
-            self.engine, lambda c: self.granted.append((c.name, c.seq)), Bounds(60 * MS)
+            self.engine,
+            lambda c: self.granted.append((c.name, c.seq)),
+            bounds or Bounds(60 * MS),
         )
         self.channels: list[Channel] = []
         self._ends: list[socket.socket] = []
@@ -315,3 +317,42 @@ def test_a_listener_without_descriptors_pauses_and_opens_again(tmp_path: Path) -
         came[0].close()
     listener.close()
     loop.close()
+
+
+# -- ticks ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ticking() -> Iterator[Bench]:
+    bench = Bench(Bounds(60 * MS, tick_ns=MS))
+    yield bench
+    bench.close()
+
+
+def test_messages_are_booked_at_once_and_decided_on_at_the_next_tick(ticking: Bench) -> None:
+    bench = ticking
+    one, two = bench.channel("one"), bench.channel("two", level=5)
+    bench.hear(one, SUBMIT, 1, 5 * MS)
+    assert bench.granted == []
+    assert bench.arbiter.next_timer_ns() == 6 * MS, "the next, and not the one that is now"
+    bench.hear(two, SUBMIT, 1, 5 * MS + 900_000)
+    bench.arbiter.tick(6 * MS)
+    assert bench.granted == [("two", 1)], "whoever is more important by the tick goes first"
+    bench.hear(two, COMPLETE, 1, 6 * MS + 100_000)
+    assert two.task is not None
+    assert two.task.gpu_ns == 100_000, "work is charged for as long as it took"
+    assert bench.granted == [("two", 1)], "the GPU idles until the tick"
+    assert bench.arbiter.next_timer_ns() == 7 * MS
+    bench.arbiter.tick(7 * MS)
+    assert bench.granted == [("two", 1), ("one", 1)]
+
+
+def test_nobody_gets_a_lease_between_two_ticks(ticking: Bench) -> None:
+    bench = ticking
+    one = bench.channel("one")
+    for number in range(1, 4):
+        bench.hear(one, SUBMIT, number, 2 * number * MS + 1)
+        bench.arbiter.tick((2 * number + 1) * MS)
+        bench.hear(one, COMPLETE, number, (2 * number + 1) * MS + 1)
+        assert not one.leased
+    assert bench.granted == [("one", 1), ("one", 2), ("one", 3)]

@@ -40,6 +40,8 @@ class Bounds:
     """A group loses the GPU after others have waited for it for this long."""
     leases: bool = True
     """Whether a program may pass without asking at all; without, every group is asked for."""
+    tick_ns: int | None = None
+    """Decide only at multiples of this, as GERM does (TimeGraph §6.5); None: at every event."""
 
 
 class Arbiter:
@@ -56,6 +58,8 @@ class Arbiter:
         """Channels that take turns."""
         self._finished_ns = 0
         """When the group before was done."""
+        self._due_ns: int | None = None
+        """The tick at which what has changed is decided on."""
         self.grants = 0
         self.leases = 0
 
@@ -74,7 +78,7 @@ class Arbiter:
         self.engine.advance(now_ns)
         self.engine.remove_task(task, now_ns)
         channel.task = None
-        self.pump(now_ns)
+        self.decide(now_ns)
 
     def heard(self, channel: Channel, message: Message, now_ns: int) -> None:
         """A message of a channel that has a task."""
@@ -92,7 +96,7 @@ class Arbiter:
             self._turners[channel] = None
         else:
             raise ProtocolError(f"a message of the unknown type {message.type}")
-        self.pump(now_ns)
+        self.decide(now_ns)
 
     # -- groups ------------------------------------------------------------------------------
 
@@ -161,9 +165,21 @@ class Arbiter:
             self.engine.withdraw(task, now_ns)
             channel.group = None
 
+    def decide(self, now_ns: int) -> None:
+        """Something has changed: that is decided on now, or, where there are ticks, at the next."""
+        if self.bounds.tick_ns is None:
+            self.pump(now_ns)
+        elif self._due_ns is None:
+            self._due_ns = self._on_tick_ns(now_ns + 1)
+
+    def _on_tick_ns(self, time_ns: int) -> int:
+        """The first instant from `time_ns` on at which decisions are taken."""
+        return time_ns if self.bounds.tick_ns is None else time_ns + -time_ns % self.bounds.tick_ns
+
     def pump(self, now_ns: int) -> None:
         """Take decisions until none changes anything. Budgets are brought up to date first: a
         message may have been read before the timer that was due."""
+        self._due_ns = None
         self.engine.advance(now_ns)
         for holder in [c for c in self._online if c.leased]:
             self._review(holder, now_ns)
@@ -239,13 +255,14 @@ class Arbiter:
 
     def next_timer_ns(self) -> int | None:
         """When `tick` has something to do."""
-        times = [self.engine.next_timer_ns()]
+        times = [self._due_ns, self.engine.next_timer_ns()]
         times.extend(c.keep_ns for c in self._online if c.leased and not c.revoked)
         if self.engine.queue.entries:
             times.extend(channel.bound_ns for channel in self._online)
             if any(c.turns and c.revoked for c in self._online):
                 times.append(self.engine.now_ns + turns.DRAIN_NS)
-        return min((time for time in times if time is not None), default=None)
+        soonest_ns = min((time for time in times if time is not None), default=None)
+        return None if soonest_ns is None else self._on_tick_ns(soonest_ns)
 
     def _go(self, channel: Channel, now_ns: int) -> None:
         self._online[channel] = None
@@ -279,6 +296,8 @@ class Arbiter:
         without asking."""
         task, pages = channel.task, channel.pages
         if task is None or pages is None or self._online or not self.bounds.leases:
+            return
+        if self.bounds.tick_ns is not None:  # a decision, and this is between two ticks
             return
         if task.reserve is not None and not channel.turns:
             return

@@ -257,7 +257,7 @@ class Control:
                     daemon.engine.set_priority(channel.task, priority, now_ns)
                 daemon.arbiter.take_back(channel, now_ns)
         finally:
-            daemon.arbiter.pump(now_ns)
+            daemon.arbiter.decide(now_ns)
             daemon.set_splits()
             daemon.foreground.refresh()
         return {"tasks": [c.task.name for c in channels if c.task is not None]}

@@ -17,6 +17,7 @@ from headway.view.errors import UserError
 @click.option("--window", default="0.2ms", show_default=True, help="CUDA work in flight, at most.")
 @click.option("--holdoff", default="2ms", show_default=True, help="Keep an idle GPU so long.")
 @click.option("--no-leases", is_flag=True, help="Have every group asked for (for measurements).")
+@click.option("--tick", help="Decide only at ticks, such as 1ms (for measurements).")
 @click.option("--until-idle", is_flag=True, help="End with the last client.")
 @click.option("--trace", metavar="F.pftrace", help="Record everything, until the daemon stops.")
 @click.option("--software-gpu", is_flag=True, help="Programs run as by headway run --software-gpu.")
@@ -37,6 +38,7 @@ def command(
     window: str,
     holdoff: str,
     no_leases: bool,
+    tick: str | None,
     until_idle: bool,
     trace: str | None,
     software_gpu: bool,
@@ -55,15 +57,19 @@ def command(
     from headway.live.wishes import parse_address
 
     durations_ns = {}
-    for option, text in (("--split", split), ("--window", window), ("--holdoff", holdoff)):
+    given = {"--split": split, "--window": window, "--holdoff": holdoff, "--tick": tick}
+    for option, text in given.items():
         try:
-            durations_ns[option] = parse_duration(text)
+            if text is not None:
+                durations_ns[option] = parse_duration(text)
         except DurationError as error:
             raise UserError(f"{option}: found {text!r}, expected {error}") from None
     try:
         address = None if metrics is None else parse_address(metrics)
     except ValueError as error:
         raise UserError(f"--metrics: {error}") from None
+    if durations_ns.get("--tick") == 0:
+        raise UserError(f"--tick: found {tick!r}, expected a duration above zero, such as 1ms")
     device = launcher.device_cpu() if software_gpu else None
     cpus = {cpu} if cpu is not None else os.sched_getaffinity(0) - {device}
     with contextlib.suppress(OSError):
@@ -85,7 +91,7 @@ def command(
                 split_ns=durations_ns["--split"],
                 window_ns=durations_ns["--window"],
                 holdoff_ns=durations_ns["--holdoff"],
-                bounds=Bounds(leases=not no_leases),
+                bounds=Bounds(leases=not no_leases, tick_ns=durations_ns.get("--tick")),
                 observers=observers,
                 until_idle=until_idle,
                 software_gpu=device,

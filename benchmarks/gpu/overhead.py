@@ -1,0 +1,144 @@
+"""What Headway costs a program that is alone: the same program with and without it, in turns.
+
+Every round runs both, so that what slows the machine down meets them alike; the cost is the median
+of the rounds' own differences, shown with the smallest and the largest.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from benchmarks.gpu import models
+from benchmarks.gpu import stage as stages
+from benchmarks.gpu.results import Goal, Outcome, Table
+from benchmarks.gpu.stage import Failed, Stage
+
+W4 = (20, 500)
+LAUNCHES, EVERY = 200_000, 1000
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program alone, and the number that Headway should leave as it is."""
+
+    title: str
+    unit: str
+    command: Callable[[Stage], list[str]]
+    value: Callable[[dict[str, Any]], float]
+    """Smaller is better."""
+    goal: float
+    rounds: int
+    relative: bool = True
+    """The goal is a fraction of the value without Headway, or a number of its own."""
+    same: tuple[str, ...] = ()
+    """What must be the same in every run."""
+
+
+def cases(quick: bool) -> list[Case]:
+    seconds = 0.5 if quick else 1.0
+    rounds = 3 if quick else 4
+    us, kernels = W4
+    return [
+        Case(
+            "W4's greedy loop",
+            "us per job",
+            lambda stage: stage.app("lp", us, kernels, 0, seconds),
+            lambda said: us * kernels / said["busy"],
+            goal=0.02,
+            rounds=rounds,
+        ),
+        Case(
+            "empty kernels",
+            "ns per launch",
+            lambda stage: stage.program("loop", LAUNCHES, EVERY),
+            lambda said: float(said["ns_per_launch"]),
+            goal=150,
+            relative=False,
+            rounds=rounds,
+            same=("checksum",),
+        ),
+        *(_torch(title, command, quick) for title, command in models.throughput(quick).items()),
+    ]
+
+
+def _torch(title: str, command: list[str], quick: bool) -> Case:
+    return Case(
+        title,
+        "ms each",
+        lambda _: command,
+        lambda said: 1000 / float(said["per_s"]),
+        goal=0.01,
+        rounds=1 if quick else 2,
+        same=("hash",),
+    )
+
+
+@dataclass(frozen=True)
+class Cost:
+    without: list[float]
+    under: list[float]
+    goal: float
+    relative: bool
+
+    @property
+    def differences(self) -> list[float]:
+        pairs = zip(self.without, self.under, strict=True)
+        return [(b - a) / a if self.relative else b - a for a, b in pairs]
+
+    @property
+    def middle(self) -> float:
+        return statistics.median(self.differences)
+
+
+def compare(stage: Stage, case: Case) -> Cost:
+    """Both, round by round; what is computed must be the same each time."""
+    cost = Cost([], [], case.goal, case.relative)
+    first: dict[str, Any] = {}
+    with stages.daemon(stage) as managed:
+        for _ in range(case.rounds):
+            for at, prefix, values in (
+                (stage, [], cost.without),
+                (managed, stages.run_as("alone"), cost.under),
+            ):
+                command = [*prefix, *case.command(stage)]
+                (said,) = at.together(command, seconds=60, start_s=0)
+                values.append(case.value(said))
+                first = first or said
+                for key in case.same:
+                    if said[key] != first[key]:
+                        raise Failed(f"{case.title}: {key} {said[key]}, and {first[key]} before")
+    return cost
+
+
+def measure(stage: Stage, quick: bool) -> Outcome:
+    outcome = Outcome(data={})
+    rows: list[Sequence[str]] = []
+    for case in cases(quick):
+        try:
+            cost = compare(stage, case)
+        except Failed as error:  # the other programs may still be measured
+            outcome.error += f"{case.title}: {error}; "
+            continue
+        rows.append(_row(case, cost))
+        print(*rows[-1], sep="  ", flush=True)
+        outcome.goals.append(Goal(f"{case.title}: cost", cost.middle, case.goal))
+        outcome.data[case.title] = asdict(cost)
+    head = ["one program alone", "", "without", "with Headway", "cost", "smallest - largest"]
+    outcome.tables.append(Table("", head, rows))
+    outcome.notes.append(
+        "The loop's checksum and PyTorch's outputs and losses: the same in every run, or it fails."
+    )
+    return outcome
+
+
+def _row(case: Case, cost: Cost) -> list[str]:
+    def shown(value: float) -> str:
+        return f"{value:+.2%}" if cost.relative else f"{value:+.0f}"
+
+    middles = (statistics.median(cost.without), statistics.median(cost.under))
+    spread = f"{shown(min(cost.differences))} - {shown(max(cost.differences))}"
+    numbers = [f"{value:.4g}" for value in middles]
+    return [case.title, case.unit, *numbers, shown(cost.middle), spread]

@@ -1,0 +1,89 @@
+"""Transformer training, as fast as it goes: an ordinary program that knows nothing of Headway.
+
+What torch_inference.py is protected from; it says how. Data, weights and algorithms are the same in
+every run, and so is the hash of the first losses, whoever else uses the GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import time
+
+# Before CUDA starts: matrix products are then the same in every run.
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+
+import torch
+from torch import nn
+from torch.nn import functional
+from torch_inference import Block
+
+WARM_UP = 5
+LOOK_EVERY = 10
+"""Steps between two looks at the loss, each of which waits for the GPU."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="transformer training, as fast as it goes")
+    parser.add_argument("--layers", type=int, default=12)
+    parser.add_argument("--width", type=int, default=1024)
+    parser.add_argument("--heads", type=int, default=16)
+    parser.add_argument("--batch", type=int, default=24)
+    parser.add_argument("--length", type=int, default=256)
+    parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--checked", type=int, default=40, help="so many losses make the hash")
+    parser.add_argument("--json", action="store_true", help="one line for a program to read")
+    options = parser.parse_args()
+
+    torch.manual_seed(2)
+    torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # nothing here reads such memory
+    torch.set_float32_matmul_precision("high")
+    blocks = (Block(options.width, options.heads) for _ in range(options.layers))
+    model = nn.Sequential(*blocks).cuda()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    shape = (options.batch, options.length, options.width)
+    data = [(torch.randn(shape).cuda(), torch.randn(shape).cuda()) for _ in range(4)]
+    losses: list[torch.Tensor] = []
+
+    def step(number: int) -> None:
+        x, wanted = data[number % len(data)]
+        loss = functional.mse_loss(model(x), wanted)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+        if number % LOOK_EVERY == 0:
+            loss.item()
+
+    for number in range(WARM_UP):
+        step(number)
+    torch.cuda.synchronize()
+    early_s = float(os.environ.get("START_AT", 0)) - time.time()  # to begin together with others
+    time.sleep(max(0.0, early_s))
+
+    number, start_s = WARM_UP, time.monotonic()
+    while time.monotonic() - start_s < options.seconds:
+        step(number)
+        number += 1
+    torch.cuda.synchronize()
+    per_s = (number - WARM_UP) / (time.monotonic() - start_s)
+
+    first = torch.stack(losses[: options.checked]).cpu()
+    enough = len(losses) >= options.checked
+    said = {
+        "early_s": early_s,
+        "per_s": per_s,
+        "loss": float(losses[-1]),
+        "hash": hashlib.sha256(first.numpy().tobytes()).hexdigest()[:16] if enough else "too few",
+    }
+    if options.json:
+        print(json.dumps(said))
+    else:
+        print(f"{per_s:.1f} steps/s, loss {said['loss']:.4f}, hash {said['hash']}")
+
+
+if __name__ == "__main__":
+    main()

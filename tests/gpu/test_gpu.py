@@ -1,0 +1,130 @@
+"""Real CUDA programs on a real NVIDIA GPU: small versions of benchmarks/gpu, with wide margins.
+
+    python -m pytest -m gpu
+
+They run nowhere else: what is asserted is what hardware does. Exact numbers are the benchmark's.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from benchmarks.gpu import kills, models, overhead, pairs, shares, ticks
+from benchmarks.gpu import stage as stages
+from benchmarks.gpu.stage import Stage
+
+pytestmark = pytest.mark.gpu
+
+SECONDS = 1.5
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    if shutil.which("nvidia-smi") is None or shutil.which("nvcc") is None:
+        pytest.skip("these tests need an NVIDIA GPU and nvcc: no nvidia-smi or nvcc here")
+    with stages.opened() as opened:
+        yield opened
+
+
+@pytest.fixture
+def torch_stage(stage: Stage) -> Stage:
+    if importlib.util.find_spec("torch") is None:
+        pytest.skip("PyTorch is not installed here")
+    return stage
+
+
+# -- protection ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("work", ["W2", "W4"])
+def test_the_important_program_waits_less_than_time_sliced(stage: Stage, work: str) -> None:
+    with stages.TIME_SLICED.on(stage) as at:
+        sliced = pairs.pair(at, work, stages.TIME_SLICED, SECONDS)
+    with stages.OVERLAP.on(stage) as at:
+        ours = pairs.pair(at, work, stages.OVERLAP, SECONDS)
+    print(f"\n{work}: {sliced.p90_us:.0f} us time-sliced, {ours.p90_us:.0f} us under Headway")
+    assert ours.p90_us < sliced.p90_us
+    assert ours.share > sliced.share / 2, "the other one goes on nevertheless"
+
+
+# -- overhead ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["W4", "launches"])
+def test_a_program_alone_is_not_slowed_down_much(stage: Stage, number: int) -> None:
+    case = overhead.cases(quick=True)[number]
+    cost = overhead.compare(stage, case)
+    print(f"\n{case.title}: {cost.differences}, goal {case.goal}")
+    assert cost.middle < 5 * case.goal
+
+
+def test_pytorch_computes_the_same_under_headway(torch_stage: Stage) -> None:
+    commands = {"eager": models.inference(50, graph=False, period_ms=0)}
+    commands["graph"] = models.inference(50, graph=True, period_ms=0)
+    commands["training"] = models.training(2.0)
+    with stages.daemon(torch_stage) as managed:
+        for title, command in commands.items():
+            (plain,) = torch_stage.together(command, seconds=60, start_s=0)
+            (ours,) = managed.together([*stages.run_as("torch"), *command], seconds=60, start_s=0)
+            assert ours["hash"] == plain["hash"] != "too few", title
+
+
+# -- budgets -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kernels", list(shares.KERNELS))
+def test_reserves_divide_the_gpu(stage: Stage, kernels: str) -> None:
+    with stages.daemon(stage) as at:
+        small, large = shares.split(at, (30, 70), kernels, 2 * SECONDS)
+    print(f"\n{kernels}: {small:.1f} % and {large:.1f} %")
+    assert 20 < 100 * small / (small + large) < 40
+
+
+# -- decisions and deaths ------------------------------------------------------------------------
+
+
+def test_events_beat_ticks_where_jobs_are_short(stage: Stage) -> None:
+    programs, job = ticks.CASES["two programs, jobs of 0.1 ms"]
+    with stages.daemon(stage) as at:
+        events = ticks.throughput(at, programs, job, SECONDS)
+    with stages.daemon(stage, "--tick", "1ms") as at:
+        ticking = ticks.throughput(at, programs, job, SECONDS)
+    assert events > ticking
+
+
+@pytest.mark.parametrize("title", list(kills.DEATHS))
+def test_nobody_hangs_and_results_stay_right(stage: Stage, title: str) -> None:
+    found = kills.happen(stage, kills.DEATHS[title])
+    print(f"\n{title}: {found}")
+    assert found["wrong"] == 0
+    assert found["recovery_s"] < 5
+
+
+def test_the_status_shows_a_cuda_program(stage: Stage) -> None:
+    with stages.daemon(stage) as at:
+        command = [*stages.run_as("shown", "--priority", "7"), *stage.app("lp", 20, 500, 0, 3)]
+        with at.start(command) as process:
+            channels: list[dict[str, Any]] = []
+            while not channels and process.poll() is None:
+                channels = at.status()["channels"]
+            out, err = process.communicate(timeout=60)
+    assert [c["effective"] for c in channels] == [7], err
+    assert json.loads(out)["jobs"] > 0
+
+
+def test_a_program_without_a_daemon_runs_all_the_same(stage: Stage) -> None:
+    with stages.daemon(stage) as at:
+        pass
+    command = stages.headway("run", "--no-daemon", "--", *stage.app("lp", 20, 50, 0, 0.5))
+    done = subprocess.run(
+        command, env=at.environment(), capture_output=True, text=True, timeout=60, check=True
+    )
+    assert json.loads(done.stdout)["jobs"] > 0
+    assert "unmanaged" in done.stderr

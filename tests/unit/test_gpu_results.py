@@ -1,0 +1,90 @@
+"""The GPU measurements' books: goals, tables and sections, without a GPU."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.gpu import __main__ as campaign
+from benchmarks.gpu import pairs
+from benchmarks.gpu import stage as stages
+from benchmarks.gpu.results import Goal, Outcome, Table
+from benchmarks.gpu.stage import Failed, Stage
+
+
+@pytest.mark.parametrize(
+    ("found", "at_least", "met"),
+    [(1.0, False, True), (1.1, False, False), (1.0, True, True), (0.9, True, False)],
+)
+def test_a_goal_is_met_up_to_its_limit(found: float, at_least: bool, met: bool) -> None:
+    goal = Goal("x", found, 1.0, at_least=at_least)
+    assert goal.met is met
+    assert ("missed" in goal.verdict) is not met
+
+
+def test_w3_is_compared_with_time_slicing_of_the_same_run_and_the_others_with_the_prototype() -> (
+    None
+):
+    result = pairs.Result(1.0, 1.0, 1600.0, 1.0, 0.83)
+    sliced = pairs.Result(1.0, 1.0, 1500.0, 1.0, 0.8)
+    rows = {
+        stages.OVERLAP.title: dict.fromkeys(pairs.WORK, result),
+        stages.TIME_SLICED.title: dict.fromkeys(pairs.WORK, sliced),
+    }
+    goals = {goal.what: goal for goal in pairs.goals_of(stages.OVERLAP, rows)}
+    assert goals["Headway, W1: HP p99, us"].limit == pytest.approx(1644 * 1.05)
+    assert goals["Headway, W1: HP p99, us"].met
+    assert goals["Headway, W3: HP p99, us"].limit == 1500
+    assert not goals["Headway, W3: HP p99, us"].met
+    assert goals["Headway, W1: LP share"].met
+    assert not goals["Headway, W3: LP share"].met
+
+
+def run_with(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, sections: dict[str, Outcome | Exception]
+) -> int:
+    """The whole script with sections that are played."""
+
+    @contextlib.contextmanager
+    def opened(built: Path | None) -> Iterator[Stage]:
+        yield Stage(folder)
+
+    def player(outcome: Outcome | Exception) -> Outcome:
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    played = {
+        name: (lambda stage, quick, outcome=outcome: player(outcome), 1, 1)
+        for name, outcome in sections.items()
+    }
+    monkeypatch.setattr(campaign, "opened", opened)
+    monkeypatch.setattr(campaign, "SECTIONS", played)
+    monkeypatch.setattr(sys, "argv", ["run", "--out", str(folder)])
+    return campaign.main()
+
+
+def test_a_section_that_fails_is_told_and_the_others_go_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    good = Outcome([Table("numbers", ["a", "b"], [["1", "2"]])], [Goal("x", 1, 2)])
+    code = run_with(monkeypatch, tmp_path, {"bad": Failed("it hung"), "good": good})
+    assert code == 2
+    text = (tmp_path / "results.md").read_text()
+    assert "it hung" in text
+    assert "| 1 | 2 |" in text
+    written = json.loads((tmp_path / "results.json").read_text())
+    assert written["sections"]["good"]["goals"][0]["met"] is True
+    assert {"date", "GPU", "driver", "CPUs", "kernel", "commit", "command"} <= set(written["facts"])
+
+
+@pytest.mark.parametrize(("found", "code"), [(1, 0), (3, 1)])
+def test_the_exit_code_says_whether_a_goal_was_missed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, found: float, code: int
+) -> None:
+    assert run_with(monkeypatch, tmp_path, {"one": Outcome(goals=[Goal("x", found, 2)])}) == code
