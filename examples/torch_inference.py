@@ -3,7 +3,7 @@
 Protected from training in another process (torch_training.py) on the same GPU:
 
     headway run --priority 9 --policy overlap -- python torch_inference.py --graph &
-    headway run --priority 1 --policy overlap -- python torch_training.py
+    headway run --priority 1 -- python torch_training.py
 
 Each request copies its input to the GPU, runs the model there and copies the output back; its
 latency is the time from the one to the other. Inputs and weights are the same in every
@@ -83,8 +83,9 @@ def main() -> None:
 
     torch.manual_seed(1)
     shape = (options.batch, options.length, options.width)
-    blocks = (Block(options.width, options.heads) for _ in range(options.layers))
-    model = nn.Sequential(*blocks).half().cuda().eval()
+    with torch.device("cuda"):
+        blocks = [Block(options.width, options.heads) for _ in range(options.layers)]
+    model = nn.Sequential(*blocks).half().eval()
     inputs = [torch.randn(shape).half().pin_memory() for _ in range(INPUTS)]
     x = inputs[0].cuda()
     graph, y = capture(model, x) if options.graph else (None, x)

@@ -16,6 +16,7 @@ import time
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 import torch
+import torch.utils.deterministic
 from torch import nn
 from torch.nn import functional
 from torch_inference import Block
@@ -41,11 +42,12 @@ def main() -> None:
     torch.use_deterministic_algorithms(True)
     torch.utils.deterministic.fill_uninitialized_memory = False  # nothing here reads such memory
     torch.set_float32_matmul_precision("high")
-    blocks = (Block(options.width, options.heads) for _ in range(options.layers))
-    model = nn.Sequential(*blocks).cuda()
+    with torch.device("cuda"):
+        blocks = [Block(options.width, options.heads) for _ in range(options.layers)]
+    model = nn.Sequential(*blocks)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     shape = (options.batch, options.length, options.width)
-    data = [(torch.randn(shape).cuda(), torch.randn(shape).cuda()) for _ in range(4)]
+    data = [torch.randn((2, *shape), device="cuda") for _ in range(4)]
     losses: list[torch.Tensor] = []
 
     def step(number: int) -> None:

@@ -94,7 +94,7 @@ class Stage:
         """What these programs say, which all begin at the same moment."""
         at = {"START_AT": str(time.time() + start_s)}
         processes = [self.start(command, at) for command in commands]
-        return finish(processes, seconds + LATE_S)
+        return finish(processes, start_s + seconds + LATE_S)
 
     def status(self) -> dict[str, Any]:
         done = subprocess.run(
@@ -152,7 +152,7 @@ class Way:
     title: str
     mps: bool = False
     policy: str | None = None
-    """None: without Headway."""
+    """Of the important one, under Headway; None: without."""
 
     @contextlib.contextmanager
     def on(self, stage: Stage) -> Iterator[Stage]:
@@ -161,15 +161,12 @@ class Way:
             yield stack.enter_context(daemon(at)) if self.policy is not None else at
 
     def important(self) -> list[str]:
-        return self._prefix("hp", "9")
-
-    def greedy(self) -> list[str]:
-        return self._prefix("lp", "1")
-
-    def _prefix(self, name: str, priority: str) -> list[str]:
         if self.policy is None:
             return []
-        return run_as(name, "--priority", priority, "--policy", self.policy)
+        return run_as("hp", "--priority", "9", "--policy", self.policy)
+
+    def greedy(self) -> list[str]:
+        return [] if self.policy is None else run_as("lp", "--priority", "1")
 
 
 TIME_SLICED = Way("time-sliced")
