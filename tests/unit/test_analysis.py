@@ -6,6 +6,7 @@ worked out on paper: which group had the GPU, and when the budget was used up.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import defaultdict
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headway.engine import events
 from headway.engine.events import (
     Began,
     Completed,
@@ -396,3 +398,32 @@ def test_nothing_at_all_is_no_trouble() -> None:
 def test_every_cause_that_is_no_task_is_explained() -> None:
     assert set(CAUSES) == {BUDGET, HOLDOFF, IDLE}
     assert all(CAUSES.values())
+
+
+def test_frames_under_a_lease_are_counted_and_spread_over_the_time_they_took() -> None:
+    ms = 1_000_000
+    history = History()
+    history.feed(events.Began(0, 1))
+    history.feed(events.TaskAdded(0, "gears", "prt", "9", 0, 0, 0))
+    history.feed(events.Passed(100 * ms, "gears", 20, 10, 50 * ms))
+    history.feed(events.Passed(200 * ms, "gears", 20, 5, 50 * ms))
+    times = list(history.tasks[0].frames_ns)
+    assert len(times) == 15
+    assert times == sorted(times)
+    assert times[9] == 100 * ms
+    assert [b - a for a, b in itertools.pairwise(times[9:])] == [20 * ms] * 5
+
+
+def test_after_dropped_records_nothing_is_carried_over() -> None:
+    history = History()
+    for event in (
+        events.Began(0, 1),
+        events.TaskAdded(0, "a", "prt", "0", 0, 0, 0),
+        events.Submitted(10, "a", 0, 0, None),
+        events.TakenUp(50, 7),
+        events.Ended(90, True),
+    ):
+        history.feed(event)
+    history.close()
+    assert any("7 records were dropped" in text for _, text in history.marks)
+    assert history.segments.ends_ns[-1] == 50, "it is not known to have waited longer"

@@ -35,9 +35,10 @@ class Engine:
         background: ReserveSpec = DEFAULT_BACKGROUND,
         named: Iterable[Policy | Predictor] = (),
         observers: Iterable[Observer] = (),
+        now_ns: int = 0,
     ) -> None:
         """`named` are policies and predictors with settings of their own; others get defaults."""
-        self.now_ns = 0
+        self.now_ns = now_ns
         self.gpus = [Gpu(index) for index in range(gpus)]
         self._only_gpu = self.gpus[0] if gpus == 1 else None
         self.limit = limit
@@ -66,10 +67,16 @@ class Engine:
             if getattr(type(observer), hook) is not getattr(Observer, hook):
                 self._calls[hook].append(getattr(observer, hook))
 
-    def tell(self, hook: str, *args: object) -> None:
-        """Pass on something that only the driver knows, such as a frame on the screen."""
+    def detach(self, observer: Observer) -> None:
+        """Call this observer no more."""
+        for calls in self._calls.values():
+            calls[:] = [call for call in calls if getattr(call, "__self__", None) is not observer]
+
+    def tell(self, hook: str, *args: object, at_ns: int | None = None) -> None:
+        """Pass on something that only the driver knows, such as a frame on the screen. It may be
+        later than what the engine was told last."""
         for call in self._calls[hook]:
-            call(*args, self.now_ns)
+            call(*args, self.now_ns if at_ns is None else at_ns)
 
     # -- tasks -------------------------------------------------------------------------------
 
@@ -324,6 +331,11 @@ class Engine:
         """Does the server already wait, directly or not, for this client?"""
         asked = [r.server for r in self._links[server].asking.values()]
         return any(s is client or self._is_behind(client, s) for s in asked)
+
+    def requests(self) -> list[Request]:
+        """Every pending request, in the order in which they came."""
+        asking = (request for links in self._links.values() for request in links.asking.values())
+        return sorted(asking, key=lambda request: request.number)
 
     def _requests_of(self, task: Task) -> list[Request]:
         links = self._links[task]

@@ -38,6 +38,7 @@ class Observer:
     def left(self, request: Request, now_ns: int) -> None: ...
     def focused(self, task: Task | None, now_ns: int) -> None: ...
     def shown(self, task: Task, now_ns: int) -> None: ...
+    def passed(self, task: Task, groups: int, frames: int, used_ns: int, now_ns: int) -> None: ...
     def ended(self, complete: bool, now_ns: int) -> None: ...
 
 
@@ -237,6 +238,45 @@ class Shown(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Passed(Event):
+    """Under its lease, which is one group to the engine, a program let so many groups of its own
+    through since it was last asked: what they showed, and the GPU time it says they took."""
+
+    kind = "passed"
+    task: str
+    groups: int
+    frames: int
+    used_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class TakenUp(Event):
+    """The stream takes up a run that has been going on: at its begin, or after so many records were
+    dropped. From here to `Found` the records say what there is, not what happens; a group that
+    waits or is online is told with the times at which it was submitted and went online."""
+
+    kind = "taken_up"
+    dropped: int
+
+
+@dataclass(frozen=True, slots=True)
+class LastUsed(Event):
+    """At this time the last group on this GPU was done, and it was this task's (only told while a
+    run is taken up)."""
+
+    kind = "last_used"
+    gpu: int
+    task: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found(Event):
+    """All that there is has been told; from here on the stream tells what happens."""
+
+    kind = "found"
+
+
+@dataclass(frozen=True, slots=True)
 class Ended(Event):
     """The last event of a stream; without it a trace was cut off."""
 
@@ -248,7 +288,8 @@ EVENTS: dict[str, type[Event]] = {
     cls.kind: cls
     for cls in (
         Began, TaskAdded, TaskRemoved, PolicySet, Ranked, ReserveSet, Joined, Submitted, Predicted,
-        Withdrawn, Dispatched, Completed, Replenished, Moved, Entered, Left, Focused, Shown, Ended,
+        Withdrawn, Dispatched, Completed, Replenished, Moved, Entered, Left, Focused, Shown, Passed,
+        TakenUp, LastUsed, Found, Ended,
     )
 }  # fmt: skip
 
@@ -259,98 +300,102 @@ class Recorder(Observer):
     def __init__(self, sink: Callable[[Event], None]) -> None:
         self._sink = sink
 
+    def say(self, kind: Callable[..., Event], *values: object) -> None:
+        """Pass on a record of this kind."""
+        self._sink(kind(*values))
+
     def began(self, gpus: int, now_ns: int) -> None:
-        self._sink(Began(now_ns, gpus))
+        self.say(Began, now_ns, gpus)
 
     def task_added(self, task: Task, now_ns: int) -> None:
         policy = task.policy
-        self._sink(
-            TaskAdded(
-                now_ns,
-                task.name,
-                policy.name,
-                str(task.rule),
-                task.rank,
-                policy.holdoff_ns,
-                policy.patience_ns,
-            )
+        self.say(
+            TaskAdded,
+            now_ns,
+            task.name,
+            policy.name,
+            str(task.rule),
+            task.rank,
+            policy.holdoff_ns,
+            policy.patience_ns,
         )
 
     def task_removed(self, task: Task, now_ns: int) -> None:
-        self._sink(TaskRemoved(now_ns, task.name))
+        self.say(TaskRemoved, now_ns, task.name)
 
     def policy_set(self, task: Task, now_ns: int) -> None:
-        self._sink(PolicySet(now_ns, task.name, task.policy.name))
+        self.say(PolicySet, now_ns, task.name, task.policy.name)
 
     def ranked(self, task: Task, now_ns: int) -> None:
-        self._sink(Ranked(now_ns, task.name, task.rank, task.base_rank))
+        self.say(Ranked, now_ns, task.name, task.rank, task.base_rank)
 
     def reserve_set(self, reserve: Reserve, now_ns: int) -> None:
-        self._sink(
-            ReserveSet(
-                now_ns,
-                reserve.name,
-                reserve.spec.kind,
-                reserve.capacity_ns,
-                reserve.period_ns,
-                reserve.budget_ns,
-                reserve.anchor_ns,
-                reserve.shared,
-            )
+        self.say(
+            ReserveSet,
+            now_ns,
+            reserve.name,
+            reserve.spec.kind,
+            reserve.capacity_ns,
+            reserve.period_ns,
+            reserve.budget_ns,
+            reserve.anchor_ns,
+            reserve.shared,
         )
 
     def joined(self, task: Task, now_ns: int) -> None:
-        self._sink(Joined(now_ns, task.name, task.reserve.name if task.reserve else None))
+        self.say(Joined, now_ns, task.name, task.reserve.name if task.reserve else None)
 
     def submitted(self, group: Group, now_ns: int) -> None:
-        self._sink(
-            Submitted(now_ns, group.task.name, group.index, group.predicted_ns, group.deadline_ns)
+        self.say(
+            Submitted, now_ns, group.task.name, group.index, group.predicted_ns, group.deadline_ns
         )
 
     def predicted(self, group: Group, now_ns: int) -> None:
-        self._sink(Predicted(now_ns, group.task.name, group.index, group.predicted_ns))
+        self.say(Predicted, now_ns, group.task.name, group.index, group.predicted_ns)
 
     def withdrawn(self, group: Group, now_ns: int) -> None:
-        self._sink(Withdrawn(now_ns, group.task.name, group.index))
+        self.say(Withdrawn, now_ns, group.task.name, group.index)
 
     def dispatched(self, group: Group, now_ns: int) -> None:
         name, gpu = group.task.name, group.gpu.index
-        self._sink(Dispatched(now_ns, name, group.index, gpu, group.leased))
+        self.say(Dispatched, now_ns, name, group.index, gpu, group.leased)
 
     def completed(self, group: Group, now_ns: int) -> None:
         reserve = group.task.reserve
-        self._sink(
-            Completed(
-                now_ns,
-                group.task.name,
-                group.index,
-                group.gpu.index,
-                group.submitted_ns,
-                group.started_ns,
-                reserve.name if reserve else None,
-                reserve.budget_ns if reserve else 0,
-                group.frame,
-                group.deadline_ns,
-            )
+        self.say(
+            Completed,
+            now_ns,
+            group.task.name,
+            group.index,
+            group.gpu.index,
+            group.submitted_ns,
+            group.started_ns,
+            reserve.name if reserve else None,
+            reserve.budget_ns if reserve else 0,
+            group.frame,
+            group.deadline_ns,
         )
 
     def replenished(self, reserve: Reserve, now_ns: int) -> None:
-        self._sink(Replenished(now_ns, reserve.name, reserve.budget_ns))
+        self.say(Replenished, now_ns, reserve.name, reserve.budget_ns)
 
     def moved(self, giver: Reserve, taker: Reserve, amount_ns: int, now_ns: int) -> None:
-        self._sink(Moved(now_ns, giver.name, taker.name, amount_ns))
+        self.say(Moved, now_ns, giver.name, taker.name, amount_ns)
 
     def entered(self, request: Request, now_ns: int) -> None:
-        self._sink(Entered(now_ns, request.number, request.client.name, request.server.name))
+        self.say(Entered, now_ns, request.number, request.client.name, request.server.name)
 
     def left(self, request: Request, now_ns: int) -> None:
-        self._sink(Left(now_ns, request.number, request.client.name, request.server.name))
+        self.say(Left, now_ns, request.number, request.client.name, request.server.name)
 
     def focused(self, task: Task | None, now_ns: int) -> None:
-        self._sink(Focused(now_ns, task.name if task else None))
+        self.say(Focused, now_ns, task.name if task else None)
 
     def shown(self, task: Task, now_ns: int) -> None:
-        self._sink(Shown(now_ns, task.name))
+        self.say(Shown, now_ns, task.name)
+
+    def passed(self, task: Task, groups: int, frames: int, used_ns: int, now_ns: int) -> None:
+        self.say(Passed, now_ns, task.name, groups, frames, used_ns)
 
     def ended(self, complete: bool, now_ns: int) -> None:
-        self._sink(Ended(now_ns, complete))
+        self.say(Ended, now_ns, complete)

@@ -38,6 +38,11 @@ def level_of(rank: Rank) -> int:
     return -(rank >> _REFINEMENT_BITS)
 
 
+def refinement_of(rank: Rank) -> int:
+    """What a priority rule added within the level."""
+    return rank & _REFINEMENT_MAX
+
+
 class Group:
     """The commands that go to the GPU as one unit and are not interrupted.
 

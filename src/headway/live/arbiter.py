@@ -28,6 +28,8 @@ from headway.live.protocol import (
     ProtocolError,
 )
 
+FASTEST_NS = 100
+"""No gate is passed faster than that."""
 LOOK_AGAIN_NS = 500_000
 """How soon a lease that is in use is looked at again while others wait."""
 
@@ -279,6 +281,7 @@ class Arbiter:
         group, since_ns = channel.group, channel.online_since_ns
         start_ns = now_ns if since_ns is None else max(since_ns, self._finished_ns)
         if channel.leased:
+            self.tell_passed(channel, now_ns)
             start_ns = max(start_ns, now_ns - self.used_ns(channel, now_ns))
             channel.leased = channel.revoked = False
             channel.wanted_ns = channel.keep_ns = None
@@ -325,12 +328,25 @@ class Arbiter:
         channel.since_lease_ns = now_ns
         self.leases += 1
         if channel.pages is not None:
-            channel.used_before_ns = channel.pages.used_ns
-            channel.passed_before = channel.pages.passed
+            channel.told_ns, channel.told = now_ns, channel.pages.counts
+            channel.passed_before, _, channel.used_before_ns = channel.told
             channel.pages.set_lease(True)
         if channel.turns:
             self._want(channel, bool(self.engine.queue.entries), now_ns)
             channel.keep_ns = turns.ends_ns(self.engine, channel, now_ns)
+
+    def tell_passed(self, channel: Channel, now_ns: int) -> None:
+        """Say what a lease was used for since this was last told. The program counts; nothing it
+        says can be more than there was time for."""
+        if channel.task is None or channel.pages is None or not channel.leased:
+            return
+        seen, before = channel.pages.counts, channel.told
+        time_ns = now_ns - channel.told_ns
+        most = (time_ns // FASTEST_NS, time_ns // FASTEST_NS, time_ns)
+        grown = [max(0, min(s - b, m)) for s, b, m in zip(seen, before, most, strict=True)]
+        channel.told_ns, channel.told = now_ns, seen
+        if any(grown):
+            self.engine.tell("passed", channel.task, *grown, at_ns=now_ns)
 
     def _patience_ends_ns(self, holder: Channel) -> int:
         """Until when those who wait let the holder go first: not at all if one of them is more

@@ -73,6 +73,9 @@ class Channel:
         """Of a job, from its first work on."""
         self.before: Wish | None = None
         """What its task was before its program said something of itself."""
+        self.told_ns = 0
+        self.told = (0, 0, 0)
+        """Groups, frames and GPU time under a lease that observers have heard of, and when."""
         self.note = ""
         """What its owner should know: a reserve that was turned away, say."""
         self.groups = 0

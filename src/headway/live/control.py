@@ -41,12 +41,15 @@ class Caller:
 
 
 class Control:
-    """Answers `run`, `status`, `explain`, `set`, `reload` and `stop`."""
+    """Answers `run`, `status`, `explain`, `set`, `trace`, `reload` and `stop`, and hears what
+    programs say of themselves."""
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
         self._callers: dict[Caller, None] = {}
         """Who said something last stands last."""
+        self._asking: Caller | None = None
+        """Whose line is being answered."""
         self.room = 64
 
     def accept(self, connection: socket.socket) -> None:
@@ -97,6 +100,7 @@ class Control:
             end = caller.heard.find(b"\n")
             if end < 0 or end > MAX_LINE or caller.unread:
                 break
+            self._asking = caller
             line = bytes(caller.heard[:end])
             del caller.heard[: end + 1]
             answer = json.dumps(self._handle(line, caller.peer), separators=(",", ":"))
@@ -135,6 +139,7 @@ class Control:
     def _close(self, caller: Caller) -> None:
         if caller in self._callers:
             del self._callers[caller]
+            self._daemon.recordings.end(caller, time.monotonic_ns())
             self._daemon.loop.unwatch(caller.socket.fileno())
             self._daemon.loop.close_later(caller.socket.close)
 
@@ -225,6 +230,16 @@ class Control:
         if not self._daemon.registry.may_manage(peer, -1):
             raise Refusal("only the user of the daemon may stop it")
         self._daemon.stop()
+        return {}
+
+    def do_trace(self, request: dict[str, Any], peer: Peer) -> dict[str, Any]:
+        """After the answer every event goes to this caller, until it closes its side."""
+        daemon = self._daemon
+        if not daemon.registry.may_manage(peer, -1):
+            raise Refusal("only the user of the daemon may record what it does")
+        assert self._asking is not None
+        daemon.arbiter.pump(time.monotonic_ns())
+        daemon.recordings.start(self._asking.socket.dup(), daemon.engine, self._asking)
         return {}
 
     def do_reload(self, request: dict[str, Any], peer: Peer) -> dict[str, Any]:

@@ -50,6 +50,7 @@ from headway.live.protocol import (
     parse_hello,
     parse_message,
 )
+from headway.live.recording import Recordings
 from headway.live.registry import Allow, Registry
 from headway.live.report import describe, sample
 from headway.live.specfile import SpecFile
@@ -116,6 +117,7 @@ class Daemon:
             raise
         except (ValueError, RecursionError) as error:
             raise DaemonError(str(error)) from None
+        self.recordings = Recordings()
         self.engine = self._new_engine()
         self.arbiter = Arbiter(self.engine, self._grant, self._bounds)
         allow = allow or Allow.by(self.spec_file.spec.allowed)
@@ -143,14 +145,13 @@ class Daemon:
 
     def _new_engine(self) -> Engine:
         spec = self.spec_file.spec
-        engine = Engine(
+        return Engine(
             limit=spec.settings.limit,
             background=spec.settings.background,
             named=_with_holdoff(spec, self._holdoff_ns),
-            observers=self._observers,
+            observers=(*self._observers, *self.recordings.observers()),
+            now_ns=time.monotonic_ns(),
         )
-        engine.now_ns = time.monotonic_ns()
-        return engine
 
     # -- life --------------------------------------------------------------------------------
 
@@ -187,6 +188,7 @@ class Daemon:
                 for channel in list(self.channels.values()):
                     self._drop(channel)
                 self.control.close()
+                self.recordings.close(self.engine)
                 for fd in list(self._launched):
                     self._launch_over(fd)
 
@@ -297,6 +299,7 @@ class Daemon:
         self.loop.guarded(partial(watcher.tick, now_ns), watcher.failed)
         if self._in_doubt:
             self._start_over()
+        self.recordings.send(self.engine, now_ns)
         for listener in self._listeners:
             listener.resume(now_ns)
         if self._beats and now_ns - self._beat_ns >= HEARTBEAT_NS:
@@ -327,8 +330,9 @@ class Daemon:
             self.loop.close_later(partial(os.close, fd))
 
     def _next_due_ns(self) -> int | None:
-        times = [self.arbiter.next_timer_ns(), *(x.paused_until_ns for x in self._listeners)]
+        times = [self.arbiter.next_timer_ns(), self.recordings.due_ns]
         times.append(self.foreground.watcher.due_ns)
+        times += [x.paused_until_ns for x in self._listeners]
         if self._beats:
             times.append(self._beat_ns + HEARTBEAT_NS)
         elif self.until_idle:
@@ -351,6 +355,7 @@ class Daemon:
                 channel.pages.beat(now_ns)
                 if (channel.number + self._beats_so_far) % rounds == 0:
                     sample(self, channel, now_ns)
+                self.arbiter.tell_passed(channel, now_ns)
             elif now_ns - channel.since_ns > HELLO_NS:
                 self._drop(channel)
 

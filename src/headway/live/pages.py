@@ -28,6 +28,7 @@ SEAL_SEAL, SEAL_SHRINK, SEAL_GROW, SEAL_FUTURE_WRITE = 1, 2, 4, 16
 
 _BUSY = 8
 _PASSED = 16
+_FRAMES = 24
 _USED = 32
 """In the client's page; the rest in the daemon's."""
 _HEARTBEAT = 8
@@ -103,6 +104,7 @@ class Pages:
         self._at_once = ctypes.c_uint32.from_address(self._daemon + _AT_ONCE)
         self._busy = ctypes.c_uint32.from_address(self._client + _BUSY)
         self._passed = ctypes.c_uint64.from_address(self._client + _PASSED)
+        self._frames = ctypes.c_uint64.from_address(self._client + _FRAMES)
         self._used = ctypes.c_uint64.from_address(self._client + _USED)
 
     def _seal(self) -> None:
@@ -158,6 +160,13 @@ class Pages:
     @property
     def passed(self) -> int:
         return self._passed.value if self._client else 0
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """Groups, frames and GPU time under leases."""
+        if not self._client:
+            return 0, 0, 0
+        return self._passed.value, self._frames.value, self._used.value
 
     @property
     def used_ns(self) -> int:

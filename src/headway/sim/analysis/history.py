@@ -21,6 +21,12 @@ GATE, SHORT, QUEUED = range(3)
 """Kinds of waiting: ready at the gate; at the gate with too little budget; dispatched."""
 
 
+MOST_FRAMES = 100_000
+"""Of one count: no program shows more between two heartbeats."""
+COUNTED_NS = 100_000_000
+"""Between two counts, about."""
+
+
 @dataclass(slots=True)
 class TaskFacts:
     """What is known of a task."""
@@ -141,6 +147,8 @@ class History:
         """The same by reserve: a budget concerns only those who wait on it now."""
         self._online: dict[tuple[int, int], events.Dispatched] = {}
         self._idle_since_ns: dict[int, int] = {}
+        self._counted_ns: dict[int, int] = {}
+        """When frames under a lease were last counted, by task."""
         self._feeders: dict[type[events.Event], Callable[[Any], None]] = {
             events.Began: self._began,
             events.TaskAdded: self._task_added,
@@ -158,6 +166,8 @@ class History:
             events.Moved: self._moved,
             events.Focused: self._focused,
             events.Shown: self._shown,
+            events.Passed: self._passed,
+            events.TakenUp: self._taken_up,
             events.Ended: self._ended,
         }
 
@@ -230,6 +240,27 @@ class History:
 
     def _shown(self, event: events.Shown) -> None:
         self.tasks[self.number(event.task)].frames_ns.append(event.ns)
+
+    def _passed(self, event: events.Passed) -> None:
+        """Frames under a lease are counted now and then: they were shown one after the other since
+        the last one that is known."""
+        number = self.number(event.task)
+        times = self.tasks[number].frames_ns
+        since_ns = max(
+            self._counted_ns.get(number, event.ns - COUNTED_NS), times[-1] if times else 0
+        )
+        frames = min(event.frames, MOST_FRAMES)
+        step_ns = max(0, event.ns - since_ns) / max(1, frames)
+        times.extend(int(since_ns + step_ns * n) for n in range(1, frames + 1))
+        self._counted_ns[number] = event.ns
+
+    def _taken_up(self, event: events.TakenUp) -> None:
+        """What was open before records were dropped may be over: it is told again if it is not."""
+        if event.dropped:
+            self.marks.append((event.ns, f"{event.dropped} records were dropped here"))
+        for number in list(self._waiting):
+            self._leave_gate(number, event.ns)
+        self._online.clear()
 
     def _ended(self, event: events.Ended) -> None:
         self.complete = event.complete

@@ -22,6 +22,7 @@ from headway.engine.events import (
     Ended,
     Entered,
     Event,
+    Found,
     Joined,
     Left,
     Moved,
@@ -31,6 +32,7 @@ from headway.engine.events import (
     Replenished,
     ReserveSet,
     Submitted,
+    TakenUp,
     TaskAdded,
     TaskRemoved,
     Withdrawn,
@@ -40,6 +42,7 @@ from headway.sim.checker.budgets import Budgets
 from headway.sim.checker.ordering import Ordering
 from headway.sim.checker.ranks import Ranks
 from headway.sim.checker.rules import RULES, Violation, describe_rules
+from headway.sim.checker.takeup import TakeUp
 
 __all__ = ["KEPT", "RULES", "Checker", "Violation", "check", "describe_rules"]
 
@@ -60,11 +63,23 @@ class Checker:
         self.ended = False
         """Whether the stream came to its `Ended`; one that did not was cut off."""
         self.now_ns: int | None = None
+        self.lost = 0
+        """Records that were dropped before they could be read."""
+        self.gaps = 0
+        """Where: nothing can be said of what happened there, or across it."""
         self._tolerance_ns = tolerance_ns
+        self._gpus = 1
+        self._open_books()
+
+    def _open_books(self) -> None:
+        tolerance_ns = self._tolerance_ns
         self._books = Books()
+        for index in range(self._gpus):
+            self._books.gpu(index)
         self._ordering = Ordering(self._books, self._report, tolerance_ns)
         self._budgets = Budgets(self._books, self._report, tolerance_ns)
         self._ranks = Ranks(self._books, self._report)
+        self._take_up: TakeUp | None = None
         self._handlers: dict[type[Event], Callable[[Any], None]] = {
             Began: self._began,
             TaskAdded: self._task_added,
@@ -82,6 +97,8 @@ class Checker:
             Moved: self._budgets.moved,
             Entered: self._entered,
             Left: self._left,
+            TakenUp: self._taken_up,
+            Found: self._found,
             Ended: self._end,
         }
 
@@ -101,6 +118,9 @@ class Checker:
         kind = type(event)
         if self.ended:
             self._report(event.ns, "sequence", f"{event.kind} came after the end")
+        if kind is TakenUp or self._take_up is not None:
+            self._describe(event)
+            return
         now_ns = event.ns if self.now_ns is None else self.now_ns
         if event.ns != now_ns:
             self._leave_instant(now_ns, event.ns)
@@ -117,6 +137,31 @@ class Checker:
             handler(event)
         if kind is not Moved and kind is not Ranked:
             self._budgets.finish(self.now_ns)
+
+    # -- the middle of a run -----------------------------------------------------------------
+
+    def _describe(self, event: Event) -> None:
+        """This says what there is, not what happens: it breaks no rule."""
+        kind = type(event)
+        handlers = self._handlers
+        if self._take_up is not None and kind in self._take_up.handlers:
+            handlers = self._take_up.handlers
+        handler = handlers.get(kind)
+        if handler is not None:
+            handler(event)
+
+    def _taken_up(self, event: TakenUp) -> None:
+        """What was known is of no use any more: nobody knows what happened meanwhile."""
+        if event.dropped:
+            self.gaps += 1
+            self.lost += event.dropped
+        self._open_books()
+        self._take_up = TakeUp(self._books, self._ranks, self._task)
+        self.now_ns = event.ns
+
+    def _found(self, event: Found) -> None:
+        self._take_up = None
+        self.now_ns = event.ns
 
     def _leave_instant(self, now_ns: int, next_ns: int) -> None:
         if next_ns < now_ns - self._tolerance_ns:
@@ -144,6 +189,7 @@ class Checker:
         task.holdoff_ns, task.patience_ns = event.holdoff_ns, event.patience_ns
 
     def _began(self, event: Began) -> None:
+        self._gpus = event.gpus
         for index in range(event.gpus):
             self._books.gpu(index)
 

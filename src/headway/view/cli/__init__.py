@@ -24,12 +24,14 @@ COMMANDS = {
     "policies": "List policies, priority rules, predictors and programs.",
     "ps": "List the programs that the daemon serves.",
     "report": "Show a trace as a page for the browser.",
+    "replay": "Simulate a recorded run under other policies.",
     "run": "Run a program under Headway.",
     "set": "Change a program while it runs.",
     "sim": "Simulate scenarios.",
     "status": "Show the daemon and the programs it serves.",
     "stop": "Stop the daemon.",
     "top": "Watch who uses the GPU and who waits, and change it.",
+    "trace": "Record what the daemon does.",
 }
 
 

@@ -41,4 +41,9 @@ def command(traces: tuple[str, ...], tolerance_ns: int) -> int:
             click.echo(f"{trace}: {checker.count} violations in {events} events")
         else:
             click.echo(f"{trace}: fine, {events} events, {len(RULES)} rules")
+        if checker.gaps:
+            click.echo(
+                f"{trace}: {checker.lost} events were dropped at {checker.gaps} places; nothing can"
+                " be said about what happened there"
+            )
     return code

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import subprocess
+import sys
 
 import click
 
@@ -49,7 +51,6 @@ def command(
     cpu: int | None,
 ) -> None:
     """Serve programs that run under Headway, in the foreground."""
-    from headway.engine.events import Observer, Recorder
     from headway.engine.units import DurationError, parse_duration
     from headway.live import launcher, paths
     from headway.live.arbiter import Bounds
@@ -70,6 +71,8 @@ def command(
         raise UserError(f"--metrics: {error}") from None
     if durations_ns.get("--tick") == 0:
         raise UserError(f"--tick: found {tick!r}, expected a duration above zero, such as 1ms")
+    # Before this process goes ahead of others: the one that writes must not.
+    writer = None if trace is None else start_writer(trace)
     device = launcher.device_cpu() if software_gpu else None
     cpus = {cpu} if cpu is not None else os.sched_getaffinity(0) - {device}
     with contextlib.suppress(OSError):
@@ -80,11 +83,9 @@ def command(
             os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(rt_priority))
     try:
         with contextlib.ExitStack() as stack:
-            observers: tuple[Observer, ...] = ()
-            if trace is not None:
-                from headway.view.traces.writer import TraceWriter
-
-                observers = (Recorder(stack.enter_context(TraceWriter(trace)).write),)
+            if writer is not None:
+                stack.callback(writer[1].wait)
+                stack.callback(writer[0].close)
             daemon = Daemon(
                 paths.runtime_folder(),
                 spec_file=spec_file,
@@ -92,20 +93,40 @@ def command(
                 window_ns=durations_ns["--window"],
                 holdoff_ns=durations_ns["--holdoff"],
                 bounds=Bounds(leases=not no_leases, tick_ns=durations_ns.get("--tick")),
-                observers=observers,
                 until_idle=until_idle,
                 software_gpu=device,
                 mps=mps,
                 display=os.environ.get("DISPLAY") if display is None else display,
                 metrics=address,
             )
+            if writer is not None:
+                daemon.recordings.start(writer[0].dup(), daemon.engine, "trace")
             watched = bool(os.environ.get("WATCHDOG_USEC"))
             daemon.serve(
                 lambda: notify(b"READY=1"), (lambda: notify(b"WATCHDOG=1")) if watched else None
             )
-            daemon.engine.tell("ended", True)
     except (DaemonError, OSError) as error:
         raise UserError(f"headway daemon: {error}") from None
+
+
+def start_writer(trace: str) -> tuple[socket.socket, subprocess.Popen[bytes]]:
+    """A process that draws and writes what this one records, and outlives it to do so."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        command = [sys.executable, "-m", "headway", "trace", "-o", trace]
+        writer = subprocess.Popen(  # noqa: S603 - ourselves
+            [*command, "--from-fd", str(theirs.fileno())],
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,
+            env={**os.environ, "LD_PRELOAD": ""},
+        )
+    answer = ours.recv(4096).decode()
+    if answer != "ready":
+        writer.wait()
+        raise UserError(answer or f"{trace}: the process that should write it ended")
+    return ours, writer
 
 
 def notify(message: bytes) -> None:

@@ -56,7 +56,7 @@ def fixed32(number: int, value: int) -> bytes:
     return key(number, FIXED32) + pack("<I", value)
 
 
-def message(number: int, *parts: bytes) -> bytes:
+def message(number: int, *parts: bytes | bytearray) -> bytes:
     """A field that holds bytes or the fields of a nested message."""
     body = b"".join(parts)
     return key(number, BYTES) + varint(len(body)) + body

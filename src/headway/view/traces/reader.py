@@ -11,16 +11,18 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
-from zlib import crc32
+from zlib import crc32, decompressobj
+from zlib import error as zlib_error
 
 from headway.engine.events import Ended, Event
+from headway.sim.records import decoder
 from headway.view.traces import protobuf, records
 from headway.view.traces.records import CutOffTrace, TraceError, reason
 
 _PIECE = 256 * 1024
 _LARGEST_PACKET = 16 * 1024 * 1024
 """Ours are far below a kilobyte. Larger ones are damage, and must not become a huge allocation."""
-_PACKET_KEY = protobuf.key(records.PACKET, protobuf.BYTES)[0]
+_PACKET_KEY = records.PACKET_KEY[0]
 _EXPECTED = "expected a trace written by Headway"
 
 
@@ -45,12 +47,11 @@ class _Reading:
         """Where in the file the buffer begins."""
         self._crc = 0
         """Of everything before the buffer."""
-        self._decoder: records.Decoder | None = None
+        self._records: records.RecordReader | None = None
         self._ended = False
 
     def events(self) -> Iterator[Event]:
         buffer = self._buffer
-        record_key = records.RECORD_KEY
         while self._read_more():
             at = 0
             while True:
@@ -63,11 +64,11 @@ class _Reading:
                     break
                 if self._ended:
                     raise self._damaged(start, "data after the last record")
-                if buffer.startswith(record_key, at):
-                    event = self._record(start, at, end)
-                    if event is not None:
-                        yield event
-                elif self._decoder is None:
+                if buffer.startswith(records.RECORD_KEY, at):
+                    yield from self._record(start, at, end)
+                elif self._records is not None and buffer.startswith(records.COMPRESSED_KEY, at):
+                    yield from self._block(start, at, end)
+                elif self._records is None:
                     raise self._damaged(start, "its first packet has no header")
                 at = end
             self._crc = crc32(memoryview(buffer)[:start], self._crc)
@@ -89,7 +90,7 @@ class _Reading:
         if at >= len(buffer):
             raise protobuf.CutOffError
         if buffer[at] != _PACKET_KEY:
-            if self._decoder is None:
+            if self._records is None:
                 found = bytes(buffer[at : at + 8]).hex(" ")
                 raise self._error(f"is no Perfetto trace (begins with {found}); {_EXPECTED}")
             raise self._damaged(at, f"byte {buffer[at]:#04x} where a packet should begin")
@@ -103,31 +104,50 @@ class _Reading:
             raise self._damaged(at, f"a packet of {size} bytes, expected at most {_LARGEST_PACKET}")
         return at + size, at
 
-    def _record(self, start: int, at: int, end: int) -> Event | None:
-        """The event in the packet from `start` to `end`; None if it is the header."""
-        buffer = self._buffer
+    def _record(self, start: int, at: int, end: int) -> list[Event]:
+        """The events in the packet from `start` to `end`; none if it is the header."""
         try:
-            size, at = protobuf.read_varint(buffer, at + len(records.RECORD_KEY))
-            behind = at + size
-            if behind > end:
-                raise protobuf.CutOffError("a record that is longer than its packet")
-            data = buffer[at:behind]
-            if self._decoder is None:
-                self._decoder = records.decoder(bytes(data))
-                return None
-            event = self._decoder.decode(data)
+            data, behind = self._field(records.RECORD_KEY, at, end)
+            if self._records is None:
+                self._records = records.RecordReader(decoder(data))
+                return []
+            events = self._records.decode(data)
         except protobuf.WireError as error:
             raise self._damaged(start, str(error)) from None
         except records.RecordError as error:
-            if self._decoder is None:
+            if self._records is None:
                 raise self._error(f"cannot be used: it has {error}; {_EXPECTED}") from None
             raise self._damaged(start, str(error)) from None
-        if type(event) is Ended:
+        if any(type(event) is Ended for event in events):
             self._check_seal(start, behind, end)
             self._ended = True
         elif behind != end:
             raise self._damaged(start, "a record with something after it")
-        return event
+        return events
+
+    def _field(self, key: bytes, at: int, end: int) -> tuple[bytes, int]:
+        """What is in the field at `at`, which begins with this key, and where it ends."""
+        size, at = protobuf.read_varint(self._buffer, at + len(key))
+        if at + size > end:
+            raise protobuf.CutOffError("a field that is longer than its packet")
+        return bytes(self._buffer[at : at + size]), at + size
+
+    def _block(self, start: int, at: int, end: int) -> list[Event]:
+        """The events of a block: in its first packet, if there are any."""
+        assert self._records is not None
+        try:
+            data, _ = self._field(records.COMPRESSED_KEY, at, end)
+            inner = decompressobj().decompress(data, _LARGEST_PACKET)
+            for _, _, packet in protobuf.fields(inner):
+                if isinstance(packet, bytes) and packet.startswith(records.RECORD_KEY):
+                    size, at = protobuf.read_varint(packet, len(records.RECORD_KEY))
+                    if at + size != len(packet):
+                        raise protobuf.WireError("a packet with something after its records")
+                    return self._records.decode(packet[at:])
+                break
+        except (protobuf.WireError, records.RecordError, zlib_error) as error:
+            raise self._damaged(start, str(error)) from None
+        return []
 
     def _check_seal(self, start: int, behind: int, end: int) -> None:
         """The last packet ends with a checksum of every byte before the checksum."""
@@ -144,13 +164,13 @@ class _Reading:
             return
         if self._ended:
             raise self._damaged(0, "data after the last record")
-        if self._decoder is None:
+        if self._records is None:
             raise self._error(f"is no trace, or one cut off after {size} bytes; {_EXPECTED}")
         problem = f"is cut off after {size} bytes; expected a last record 'ended'"
         raise CutOffTrace(f"{self._name}: {problem}")
 
     def _damaged(self, at: int, what: str) -> TraceError:
-        if self._decoder is None:
+        if self._records is None:
             return self._error(f"is no Headway trace ({what}); {_EXPECTED}")
         return self._error(f"is damaged at byte {self._offset + at}: {what}")
 

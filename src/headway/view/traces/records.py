@@ -1,42 +1,48 @@
-"""How the event records themselves are kept in a trace, so that they can be read back exactly.
+"""Where the event records themselves are kept in a trace, so that they can be read back exactly.
 
-A drawing for people loses things: it clips, rounds and leaves out. So each record is also stored in
-a packet of its own, in a field that Perfetto's schema does not have and that Perfetto therefore
-skips. The first packet holds a header with the kinds of records and their fields; a record is the
-place of its kind in that list and then its values. So the file explains itself, and a reader of
-another version finds out before it misunderstands anything.
+A drawing for people loses things: it clips, rounds and leaves out. So the records are stored as
+well, in a field that Perfetto's schema does not have and that Perfetto therefore skips. The first
+packet holds their header; from then on packets come in blocks, compressed as Perfetto knows it, and
+the first packet of a block holds its records. Times and indices in a file are differences to what a
+reader expects anyway (`_Expected`): most of them are zero, and zeros compress to nothing.
 """
 
 from __future__ import annotations
 
-import operator
-import typing
-from collections.abc import Callable
-from dataclasses import fields as dataclass_fields
-from functools import lru_cache
-from types import NoneType
+from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
-from headway.engine.events import EVENTS, Event
+from headway.engine.events import EVENTS, Completed, Dispatched, Event, Submitted, Withdrawn
+from headway.sim.records import NUMBERS, TABLE, Decoder, RecordError, header, pack, values_of
 from headway.view.errors import UserError
 from headway.view.traces import protobuf
 
+__all__ = ["RecordError", "header"]
+
 PACKET = 1
 """The field of a Perfetto trace that holds a packet; there is no other."""
+COMPRESSED = 50
+"""The field of a packet that holds further packets, compressed."""
 RECORD = 0x4857
-"""The field of a packet that holds a record. "HW"; outside what Perfetto defines or reserves, and
+"""The field of a packet that holds records. "HW"; outside what Perfetto defines or reserves, and
 below 2**16, above which old versions of its decoder warn."""
 SEAL = RECORD + 1
 """The field, after the last record, that holds the CRC-32 of everything before it."""
+PACKET_KEY = protobuf.key(PACKET, protobuf.BYTES)
+COMPRESSED_KEY = protobuf.key(COMPRESSED, protobuf.BYTES)
 RECORD_KEY = protobuf.key(RECORD, protobuf.BYTES)
-"""A packet with a record begins with this; no other packet does."""
+"""A packet with records begins with this; no other packet does."""
 
-_MAGIC = "headway"
-_VERSION = 1
-
-Table = tuple[tuple[str, tuple[str, ...]], ...]
+_WITHIN = {"submitted_ns", "started_ns", "deadline_ns", "anchor_ns"}
+_PLACES: dict[type[Event], dict[str, int]] = {
+    EVENTS[kind]: {name: place for place, name in enumerate(names) if name in _WITHIN}
+    for kind, names in TABLE
+}
+"""Where in a record there are times beside its own."""
+_OF_GROUPS = (Submitted, Dispatched, Completed, Withdrawn)
+_TASK, _INDEX = 1, 2
+_MOST_OPEN = 100_000
+"""Groups whose times are kept until they complete; a damaged file must not take all memory."""
 
 
 class TraceError(UserError, ValueError):
@@ -52,137 +58,108 @@ def reason(error: Exception) -> str:
     return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
-class RecordError(ValueError):
-    """A record is not what the header says it is."""
+class _Expected:
+    """What the next record will probably say, by those before it, for writer and reader alike: a
+    task's groups are counted; a group completes that was submitted and dispatched; its other times
+    are not far from its own."""
+
+    def __init__(self) -> None:
+        self.last_ns = 0
+        self._indices: dict[str, int] = {}
+        self._times: dict[tuple[str, int], tuple[int, int]] = {}
+        """Of groups that are not done: submission, and dispatch if that has come."""
+
+    def shorten(self, kind: type[Event], values: tuple[Any, ...]) -> list[Any]:
+        """Differences in the place of the values."""
+        stored = list(values)
+        ns = values[0]
+        stored[0] = ns - self.last_ns
+        if kind in _OF_GROUPS:
+            stored[_INDEX] -= self._next_index(kind, values[_TASK])
+        for name, place in _PLACES[kind].items():
+            if values[place] is not None:
+                stored[place] -= self._time(kind, name, values)
+        self._learn(kind, values)
+        return stored
+
+    def restore(self, kind: type[Event], stored: tuple[Any, ...]) -> list[Any]:
+        """The values in the place of the differences."""
+        values = list(stored)
+        values[0] += self.last_ns
+        if kind in _OF_GROUPS:
+            values[_INDEX] += self._next_index(kind, values[_TASK])
+        for name, place in _PLACES[kind].items():
+            if values[place] is not None:
+                values[place] += self._time(kind, name, values)
+        self._learn(kind, values)
+        return values
+
+    def _next_index(self, kind: type[Event], task: str) -> int:
+        return self._indices.get(task, -1) + (kind is Submitted)
+
+    def _time(self, kind: type[Event], name: str, values: Sequence[Any]) -> int:
+        if kind is Completed and name != "deadline_ns":
+            times = self._times.get((values[_TASK], values[_INDEX]))
+            if times is not None:
+                return times[name == "started_ns"]
+        ns: int = values[0]
+        return ns
+
+    def _learn(self, kind: type[Event], values: Sequence[Any]) -> None:
+        ns = self.last_ns = values[0]
+        if kind not in _OF_GROUPS:
+            return
+        group = values[_TASK], values[_INDEX]
+        if kind is Submitted:
+            self._indices[values[_TASK]] = values[_INDEX]
+            if len(self._times) >= _MOST_OPEN:
+                self._times.clear()
+            self._times[group] = ns, ns
+        elif kind is Dispatched:
+            self._times[group] = self._times.get(group, (ns, ns))[0], ns
+        else:
+            self._times.pop(group, None)
 
 
-class _Header(msgspec.Struct, array_like=True):
-    magic: str
-    version: int
-    kinds: Table
+class RecordWriter:
+    """Records one after the other, each with its length before it."""
+
+    def __init__(self) -> None:
+        self._expected = _Expected()
+        self._stored_ns = 0
+
+    def stored(self) -> None:
+        """What was encoded so far will be read."""
+        self._stored_ns = self._expected.last_ns
+
+    def back_to_stored(self) -> None:
+        """What was encoded since will not; only the end may follow."""
+        self._expected.last_ns = self._stored_ns
+
+    def encode(self, event: Event) -> bytes:
+        kind = type(event)
+        number = NUMBERS[kind]
+        stored = self._expected.shorten(kind, values_of(event))
+        data = pack(number, stored)
+        return protobuf.varint(len(data)) + data
 
 
-def _names(cls: type[Event]) -> tuple[str, ...]:
-    return tuple(field.name for field in dataclass_fields(cls))
+class RecordReader:
+    """The other way round."""
 
+    def __init__(self, decoder: Decoder) -> None:
+        self._decoder = decoder
+        self._expected = _Expected()
 
-TABLE: Table = tuple((kind, _names(cls)) for kind, cls in EVENTS.items())
-"""The kinds that this version writes, in the order of their numbers."""
-
-
-def _packed(number: int, value: object) -> bytes:
-    return protobuf.message(number, msgspec.msgpack.encode(value))
-
-
-def header() -> bytes:
-    """The field that the first packet holds."""
-    return _packed(RECORD, _Header(_MAGIC, _VERSION, TABLE))
-
-
-_CODERS: dict[type[Event], tuple[int, Callable[[Event], tuple[Any, ...]]]] = {
-    EVENTS[kind]: (number, operator.attrgetter(*names))
-    for number, (kind, names) in enumerate(TABLE)
-}
-_encode = msgspec.msgpack.Encoder().encode
-
-
-def encode(event: Event) -> bytes:
-    """The record as bytes."""
-    number, values_of = _CODERS[type(event)]
-    try:
-        return _encode((number, *values_of(event)))
-    except (OverflowError, UnicodeEncodeError):
-        return _encode((number, *map(_wrapped, values_of(event))))
-
-
-def _wrapped(value: object) -> object:
-    """What MessagePack has no form for, in a tuple of ints or of bytes.
-
-    Integers beyond 64 bits are ranks; strings beyond UTF-8 are names that come from the kernel.
-    """
-    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
-        return value >> 64, value & ((1 << 64) - 1)
-    if isinstance(value, str):
-        return (value.encode("utf-8", "surrogatepass"),)
-    return value
-
-
-def _unwrapped(value: Any) -> Any:
-    if not isinstance(value, tuple):
-        return value
-    if len(value) == 1:
-        return value[0].decode("utf-8", "surrogatepass")
-    return (value[0] << 64) + value[1]
-
-
-def _loose(hint: Any) -> Any:
-    """The type of a field that may be wrapped."""
-    if hint is int:
-        return int | tuple[int, int]
-    if hint is str:
-        return str | tuple[bytes]
-    if NoneType in typing.get_args(hint):
-        (inner,) = (arg for arg in typing.get_args(hint) if arg is not NoneType)
-        return _loose(inner) | None
-    return hint
-
-
-def _struct(kind: str, number: int, hints: dict[str, Any]) -> type[msgspec.Struct]:
-    """The form of a record as msgspec checks it."""
-    return msgspec.defstruct(
-        kind, list(hints.items()), array_like=True, forbid_unknown_fields=True, tag=number
-    )
-
-
-class Decoder:
-    """Reads the records of one file. msgspec checks every type, so damage cannot get through."""
-
-    def __init__(self, first: bytes) -> None:
-        """`first` is the record in the first packet."""
-        try:
-            found = msgspec.msgpack.decode(first, type=_Header)
-        except (msgspec.MsgspecError, ValueError) as error:
-            raise RecordError(f"no header of a Headway trace ({error})") from None
-        if found.magic != _MAGIC:
-            raise RecordError(f"the header of something else ({found.magic[:40]!r})")
-        if found.version != _VERSION:
-            raise RecordError(f"format version {found.version}, expected {_VERSION}")
-        known = dict(TABLE)
-        strict: list[type[msgspec.Struct]] = []
-        loose: list[type[msgspec.Struct]] = []
-        self._classes: dict[type[msgspec.Struct], type[Event]] = {}
-        for number, (kind, names) in enumerate(found.kinds):
-            if known.pop(kind, None) != names:
-                raise RecordError(
-                    f"records {kind[:40]!r} with other fields than this version of Headway writes"
-                )
-            hints = typing.get_type_hints(EVENTS[kind])
-            strict.append(_struct(kind, number, {name: hints[name] for name in names}))
-            loose.append(_struct(kind, number, {name: _loose(hints[name]) for name in names}))
-            self._classes[strict[-1]] = self._classes[loose[-1]] = EVENTS[kind]
-        if not strict:
-            raise RecordError("a header without kinds of records")
-        self._strict: Any = msgspec.msgpack.Decoder(typing.Union[tuple(strict)])  # noqa: UP007
-        self._loose: Any = msgspec.msgpack.Decoder(typing.Union[tuple(loose)])  # noqa: UP007
-
-    def decode(self, data: bytes | bytearray) -> Event:
-        """The record that these bytes stand for."""
-        try:
-            struct = self._strict.decode(data)
-            return self._classes[type(struct)](*msgspec.structs.astuple(struct))
-        except msgspec.ValidationError:
-            pass
-        except (msgspec.MsgspecError, ValueError) as error:
-            raise RecordError(str(error)) from None
-        try:
-            struct = self._loose.decode(data)
-            values = map(_unwrapped, msgspec.structs.astuple(struct))
-            return self._classes[type(struct)](*values)
-        except (msgspec.MsgspecError, ValueError) as error:
-            raise RecordError(str(error)) from None
-
-
-@lru_cache(maxsize=4)
-def decoder(first: bytes) -> Decoder:
-    """The decoder for files with this header; making one costs more than reading a small trace."""
-    return Decoder(first)
+    def decode(self, data: bytes) -> list[Event]:
+        """All the records in a field."""
+        events: list[Event] = []
+        at = 0
+        while at < len(data):
+            size, at = protobuf.read_varint(data, at)
+            if at + size > len(data):
+                raise protobuf.CutOffError("a record that is longer than its packet")
+            kind, stored = self._decoder.values(data[at : at + size])
+            events.append(kind(*self._expected.restore(kind, stored)))
+            at += size
+        return events

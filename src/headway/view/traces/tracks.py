@@ -5,12 +5,17 @@ order of the file between equal times, so a slice may be written when it is over
 begin is written before its end. And slices of one track must nest, so what may overlap goes to
 further tracks of the same name, which the UI shows as rows of one track.
 
-Most events differ only in their time, so all but the time is made once and kept.
+Most events differ only in their time, so all but the time is made once and kept. And a time is the
+difference to the packet before it, by a clock that Perfetto calls incremental: what happens at one
+instant then differs in nothing, and compresses to nearly nothing. So packets are put in order
+before they are written, a stretch at a time; the few that belong before the stretch carry the time
+itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from struct import pack
 
 from headway.view.traces.protobuf import BYTES, FIXED64, VARINT, integer, key, message, text, varint
@@ -18,7 +23,10 @@ from headway.view.traces.records import PACKET
 
 # Fields and values of Perfetto's messages (protos/perfetto/trace).
 _TIMESTAMP, _SEQUENCE, _TRACK_EVENT, _INTERNED, _FLAGS = 8, 10, 11, 12, 13
-_TRACK_DESCRIPTOR, _FIRST_PACKET = 60, 87
+_CLOCK_SNAPSHOT, _CLOCK_ID, _DEFAULTS, _TRACK_DESCRIPTOR, _FIRST_PACKET = 6, 58, 59, 60, 87
+_CLOCKS, _PRIMARY_CLOCK = 1, 2
+_CLOCK, _CLOCK_TIME, _INCREMENTAL = 1, 2, 3
+_BOOTTIME, _OUR_CLOCK = 6, 64
 _STATE_CLEARED, _NEEDS_STATE = 1, 2
 _UUID, _TRACK_NAME, _PARENT, _COUNTER, _DESCRIPTION = 1, 2, 5, 8, 14
 _UNIT_NAME = 6
@@ -30,12 +38,16 @@ _EVENT_NAMES, _ANNOTATION_NAMES = 2, 3
 _ON_SEQUENCE = integer(_SEQUENCE, 1)
 _IN_STATE = _ON_SEQUENCE + integer(_FLAGS, _NEEDS_STATE)
 _STATE_AND_EVENT = _IN_STATE + key(_TRACK_EVENT, BYTES)
+_IN_FULL = integer(_CLOCK_ID, _BOOTTIME)
 _PACKET_KEY = key(PACKET, BYTES)
 _TIMESTAMP_KEY = key(_TIMESTAMP, VARINT)
 _ANNOTATION_KEY = key(_ANNOTATION, BYTES)
 _COUNTER_KEY = key(_COUNTER_VALUE, FIXED64)
 _MASK = (1 << 64) - 1
 _LATEST_NS = (1 << 63) - 1
+
+
+_time = itemgetter(0)
 
 
 def _event(kind: int, track: int) -> bytes:
@@ -95,33 +107,55 @@ class Lane:
         """Where the last slice ends."""
 
 
+NOWHERE = 0
+"""The track of lanes that are not shown."""
+
+
 class Rows:
     """One track for a person, as many tracks as it takes."""
 
-    __slots__ = ("_canvas", "_name", "_parent", "first", "lanes")
+    __slots__ = ("_canvas", "_name", "_parent", "_shown", "first", "lanes")
 
-    def __init__(self, canvas: Canvas, name: str, parent: int = 0, description: str = "") -> None:
+    def __init__(
+        self,
+        canvas: Canvas,
+        name: str,
+        parent: int = 0,
+        description: str = "",
+        *,
+        shown: bool = True,
+    ) -> None:
         self._canvas = canvas
         self._name = name
         self._parent = parent
-        self.first = Lane(canvas.track(name, parent, description))
+        self._shown = shown
+        self.first = self._lane(description)
         self.lanes = [self.first]
+
+    def _lane(self, description: str = "") -> Lane:
+        if not self._shown:
+            return Lane(NOWHERE)
+        return Lane(self._canvas.track(self._name, self._parent, description))
 
     def free(self, from_ns: int) -> Lane:
         """A lane that has nothing on it from this time on."""
         for lane in self.lanes:
             if lane.free_ns <= from_ns and not lane.busy:
                 return lane
-        self.lanes.append(Lane(self._canvas.track(self._name, self._parent)))
+        self.lanes.append(self._lane())
         return self.lanes[-1]
 
 
 class Canvas:
-    """Appends packets to `out`."""
+    """Collects packets until they are taken."""
 
-    def __init__(self, out: bytearray, names: Sequence[str], annotations: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], annotations: Sequence[str]) -> None:
         """The names that events and annotations will have by number, counted from one."""
-        self._out = out
+        self._out = bytearray()
+        """What has no time: it comes first."""
+        self._timed: list[tuple[int, bytes]] = []
+        self._last_ns = 0
+        """What our clock shows to who reads the file this far."""
         self._tracks = 0
         self._names = len(names)
         interned = [
@@ -130,7 +164,33 @@ class Canvas:
             for number, name in enumerate(group, 1)
         ]
         state = integer(_FLAGS, _STATE_CLEARED) + integer(_FIRST_PACKET, True)
-        out += message(PACKET, _ON_SEQUENCE, state, message(_INTERNED, *interned))
+        state += message(_DEFAULTS, integer(_CLOCK_ID, _OUR_CLOCK))
+        clocks = [
+            message(_CLOCKS, integer(_CLOCK, _BOOTTIME), integer(_CLOCK_TIME, 0)),
+            message(
+                _CLOCKS,
+                integer(_CLOCK, _OUR_CLOCK),
+                integer(_CLOCK_TIME, 0),
+                integer(_INCREMENTAL, True),
+            ),
+            integer(_PRIMARY_CLOCK, _BOOTTIME),
+        ]
+        self._out += message(PACKET, _ON_SEQUENCE, state, message(_INTERNED, *interned))
+        self._out += message(PACKET, _ON_SEQUENCE, message(_CLOCK_SNAPSHOT, *clocks))
+
+    def take(self) -> bytearray:
+        """The packets since the last time, in their order."""
+        out, self._out = self._out, bytearray()
+        self._timed.sort(key=_time)
+        for ns, rest in self._timed:
+            if ns < self._last_ns:
+                stamp = _TIMESTAMP_KEY + varint(ns) + _IN_FULL
+            else:
+                stamp = _TIMESTAMP_KEY + varint(ns - self._last_ns)
+                self._last_ns = ns
+            out += _PACKET_KEY + varint(len(stamp) + len(rest)) + stamp + rest
+        self._timed.clear()
+        return out
 
     def track(self, name: str, parent: int = 0, description: str = "", unit: str = "") -> int:
         """A new track; those with one parent, or with none, are sorted by name."""
@@ -156,25 +216,26 @@ class Canvas:
         """A packet made of a time and of everything else."""
         if not 0 <= ns <= _LATEST_NS:  # Perfetto has no time before zero
             ns = min(max(ns, 0), _LATEST_NS)
-        stamp = varint(ns)
-        size = varint(len(_TIMESTAMP_KEY) + len(stamp) + len(rest))
-        self._out += _PACKET_KEY + size + _TIMESTAMP_KEY + stamp + rest
+        self._timed.append((ns, rest))
 
     def instant(self, ns: int, lane: Lane, what: bytes) -> None:
         """`what` is a name, perhaps with annotations."""
-        self.put(ns, _timeless(lane.instant + what))
+        if lane.track != NOWHERE:
+            self.put(ns, _timeless(lane.instant + what))
 
     def slice(self, lane: Lane, name: bytes, start_ns: int, end_ns: int) -> None:
         """Clipped to what is free on the lane, so that slices never overlap; not if empty."""
         if start_ns < lane.free_ns:
             start_ns = lane.free_ns
         if start_ns < end_ns:
+            lane.free_ns = end_ns
+            if lane.track == NOWHERE:
+                return
             begin = lane.names.get(name)
             if begin is None:
                 begin = lane.names[name] = _timeless(lane.begin + name)
             self.put(start_ns, begin)
             self.put(end_ns, lane.end)
-            lane.free_ns = end_ns
 
     def annotated(self, lane: Lane, what: bytes, start_ns: int, end_ns: int) -> None:
         """A slice with annotations, on a lane that is free from its start, also an empty one."""

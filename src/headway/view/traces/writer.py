@@ -1,6 +1,7 @@
 """Writes a run to a trace file while it happens.
 
-A trace that looks whole is whole: the records go to a file beside the target that gets the target's
+Records are collected into blocks, drawn, compressed and written. A trace that looks whole is whole:
+they go to a file beside the target that gets the target's
 name only in `close`, after the last record, `Ended`. A run that was interrupted also sends that one
 (with `complete=False`), so what was recorded of it is kept, and says so.
 """
@@ -9,81 +10,148 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections.abc import Callable
 from contextlib import suppress
-from errno import EEXIST, EISDIR
+from errno import EDQUOT, EEXIST, EFBIG, EISDIR, ENOSPC
+from io import FileIO
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self
-from zlib import crc32
+from typing import Self
+from zlib import compress, crc32
 
-from headway.engine.events import Ended, Event
+from headway.engine.events import Ended, Event, TakenUp
 from headway.view.traces import protobuf, records
 from headway.view.traces.drawing import Drawing
 from headway.view.traces.records import TraceError, reason
 
-_FLUSH_BYTES = 256 * 1024
-_PACKET_KEY = protobuf.key(records.PACKET, protobuf.BYTES)
+_BLOCK = 1024
+"""Events in a block: little to keep in memory, enough to compress well."""
+_LEVEL = 6
+_SPARE = 256
+"""Bytes that the end may take: so much of the file is kept for it."""
+_FULL = (ENOSPC, EDQUOT, EFBIG)
 
 
 class TraceWriter:
     """A sink for events: `Recorder(writer.write)`. Use it in a `with` statement.
 
     After an error the partial file is gone, and each further `write` raises `TraceError` again.
+    With `keep`, for what cannot be repeated, a disk that fills up is no error: what was written
+    stays, what follows is dropped and counted, and the trace says so at its end.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        keep: bool = False,
+        shows: Callable[[str], bool] | None = None,
+    ) -> None:
+        """`shows` says which tasks have a track; the records are of all of them."""
         self.path = Path(path)
+        self.dropped = 0
+        """Events that found no room."""
+        self.lost = 0
+        """Events that never came here, as the stream says."""
+        self.events = 0
+        self._keep = keep
         self._crc = 0
+        self._size = 0
+        """How much of the file counts."""
         self._ended = False
         self._problem = ""
         """Why nothing more can be written, if that is so."""
+        self._records = records.RecordWriter()
+        self._encoded = bytearray()
+        """The records of this block."""
+        self._waiting = 0
+        """How many they are."""
+        self._drawing = Drawing(shows)
         try:
             self._target = Path(os.path.realpath(self.path))
             _check_replaceable(self._target)
             self._part, self._file = _open_beside(self._target)
         except (OSError, ValueError) as error:
             raise TraceError(f"{self.path}: cannot be written ({reason(error)})") from error
-        self._out = bytearray(protobuf.message(records.PACKET, records.header()))
-        self._drawing = Drawing(self._out)
+        header = protobuf.message(records.RECORD, records.header())
+        self._put(protobuf.message(records.PACKET, header))
 
     def write(self, event: Event) -> None:
         """Add a record; the last one is `Ended`."""
         if self._problem or self._ended:
             raise TraceError(self._problem or f"{self.path}: got {event!r} after the last record")
+        if type(event) is Ended:
+            self._end(event)
+            return
+        self.events += 1
+        if type(event) is TakenUp:
+            self.lost += event.dropped
+        if self.dropped:
+            self.dropped += 1
+            return
+        self._encoded += self._encode(event)
+        self._drawing.draw(event)
+        self._waiting += 1
+        if self._waiting >= _BLOCK:
+            self._end_block()
+
+    def _encode(self, event: Event) -> bytes:
         try:
-            data = records.encode(event)
+            return self._records.encode(event)
         except (KeyError, OverflowError, TypeError) as error:
             raise self._give_up(f"cannot hold {event!r} ({error})") from error
-        record = records.RECORD_KEY + protobuf.varint(len(data)) + data
-        if type(event) is Ended:
-            self._drawing.draw(event)
-            self._end(record)
-            return
-        out = self._out
-        out += _PACKET_KEY + protobuf.varint(len(record)) + record
-        self._drawing.draw(event)
-        if len(out) >= _FLUSH_BYTES:
-            self._flush()
 
-    def _end(self, record: bytes) -> None:
+    def _end_block(self) -> None:
+        """Compress what was collected, and write it."""
+        inner = bytearray()
+        if self._encoded:
+            held = protobuf.message(records.RECORD, self._encoded)
+            inner += protobuf.message(records.PACKET, held)
+        inner += self._drawing.take()
+        block = protobuf.message(records.COMPRESSED, compress(inner, _LEVEL))
+        if self._put(protobuf.message(records.PACKET, block)):
+            self._records.stored()
+        else:
+            self.dropped += self._waiting
+        self._encoded.clear()
+        self._waiting = 0
+
+    def _end(self, event: Ended) -> None:
         """The last packet: the record and a checksum of every byte before the checksum."""
+        if not self.dropped:
+            self._drawing.draw(event)
+            self._end_block()
+        last = b""
+        if self.dropped:
+            self._records.back_to_stored()
+            last = self._encode(TakenUp(event.ns, self.dropped))
+        held = protobuf.message(records.RECORD, last + self._encode(event))
         seal_size = len(protobuf.fixed32(records.SEAL, 0))
-        self._out += _PACKET_KEY + protobuf.varint(len(record) + seal_size) + record
-        self._flush()
-        self._out += protobuf.fixed32(records.SEAL, self._crc)
-        self._flush()
+        packet = records.PACKET_KEY + protobuf.varint(len(held) + seal_size) + held
+        seal = protobuf.fixed32(records.SEAL, crc32(packet, self._crc))
+        self._put(packet + seal, last=True)
         self._ended = True
 
-    def _flush(self) -> None:
+    def _put(self, data: bytes, *, last: bool = False) -> bool:
+        """Write, or say that the disk is full, if that is no error. The room for the end is taken
+        with every block, and given up by the last packet only."""
+        spare = bytes(_SPARE) if self._keep and not last else b""
         try:
-            self._file.write(self._out)
-            self._crc = crc32(self._out, self._crc)
-            self._out.clear()
+            self._file.seek(self._size)
+            _write_all(self._file, data + spare)
+            if last:
+                self._file.truncate()
         except OSError as error:
+            if self._keep and not last and self._size and error.errno in _FULL:
+                self._file.truncate(self._size + _SPARE)
+                return False
             raise self._give_up(f"cannot be written ({reason(error)})") from error
         except BaseException:  # an interrupt here: nobody knows what was written
             self._give_up("was given up (interrupted in the middle of a write)")
             raise
+        self._crc = crc32(data, self._crc)
+        self._size += len(data)
+        return True
 
     def close(self) -> None:
         """Give the file its name if the last record arrived; else remove it and say so."""
@@ -104,7 +172,6 @@ class TraceWriter:
 
     def _give_up(self, why: str) -> TraceError:
         self._problem = f"{self.path}: {why}"
-        self._out.clear()
         with suppress(OSError):
             self._file.close()
         with suppress(OSError):
@@ -135,7 +202,13 @@ def _check_replaceable(target: Path) -> None:
         raise OSError(EEXIST, "it is not a regular file")
 
 
-def _open_beside(target: Path) -> tuple[Path, BinaryIO]:
+def _write_all(file: FileIO, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[file.write(rest) :]
+
+
+def _open_beside(target: Path) -> tuple[Path, FileIO]:
     """A new file in the target's folder.
 
     What a killed process of the same number left there stays: in a folder that containers share it
@@ -145,5 +218,5 @@ def _open_beside(target: Path) -> tuple[Path, BinaryIO]:
         suffix = f".{os.getpid()}.part" if not attempt else f".{os.getpid()}-{attempt}.part"
         part = target.with_name(target.name + suffix)
         with suppress(FileExistsError):
-            return part, part.open("xb")
+            return part, part.open("xb", buffering=0)
     raise AssertionError  # count() does not end

@@ -1,0 +1,164 @@
+"""`headway trace`"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import click
+
+from headway.view.errors import UserError
+
+if TYPE_CHECKING:
+    from headway.view.traces.writer import TraceWriter
+
+NICE = 10
+"""Whoever is recorded goes first."""
+
+
+@click.command(name="trace", context_settings={"ignore_unknown_options": True})
+@click.option("-o", "--output", required=True, metavar="F.pftrace", help="Where to write it.")
+@click.option("--duration", metavar="D", help="Stop after so long, such as 10s.")
+@click.option("--task", metavar="T", help="Draw the track of this task only, by name or pid.")
+@click.option("--name", help="As of headway run, for the program.")
+@click.option("--policy", help="As of headway run.")
+@click.option("--priority", help="As of headway run.")
+@click.option("--reserve", metavar="C/T[:pe|ae]", help="As of headway run.")
+@click.option("--shared", metavar="POOL", help="As of headway run.")
+@click.option("--software-gpu", is_flag=True, help="As of headway run.")
+@click.option("--from-fd", type=int, hidden=True, help="Read from there what a daemon sends.")
+@click.argument("command_line", nargs=-1, type=click.UNPROCESSED)
+def command(
+    output: str,
+    duration: str | None,
+    task: str | None,
+    from_fd: int | None,
+    command_line: tuple[str, ...],
+    software_gpu: bool,
+    **wishes: str | None,
+) -> int:
+    """Record what the daemon does, from now on, for ui.perfetto.dev, headway check and replay.
+
+    Ends with Ctrl-C, after --duration, or, if a program is given after --, with that program, which
+    then runs under Headway. What cannot be written in time, or at all, is dropped and counted.
+    """
+    from headway.live import client, following, paths
+    from headway.view.traces.writer import TraceWriter
+
+    if not command_line and (software_gpu or any(wishes.values())):
+        raise UserError("--name, --priority and the like are for a program: expected -- PROGRAM")
+    end_s = _end_s(duration)
+    with _writer(output, task, from_fd, TraceWriter) as writer:
+        program: subprocess.Popen[bytes] | None = None
+        with following.interrupts() as (wake, came):
+            try:
+                if from_fd is not None:
+                    connection = socket.socket(fileno=from_fd)
+                    connection.send(b"ready")
+                else:
+                    folder = paths.runtime_folder()
+                    if command_line and not client.is_running(folder):
+                        client.start(folder, *(["--software-gpu"] if software_gpu else []))
+                    connection = following.connect(folder)
+                if command_line:
+                    program = _start(command_line, wishes, software_gpu)
+            except (client.NoDaemon, client.Refused, paths.PathError) as error:
+                writer.discard()
+                raise UserError(f"headway trace: {error}", code=1) from None
+            os.nice(NICE)
+            goes_on = _goes_on(end_s, program, came, alone=from_fd is not None)
+            with connection:
+                follower = following.Follower(connection)
+                for event in follower.events(goes_on, wake):
+                    writer.write(event)
+            code = _code(program, came)
+    if from_fd is None:
+        _report(writer)
+    return code
+
+
+def _end_s(duration: str | None) -> float | None:
+    from headway.engine.units import DurationError, parse_duration
+
+    try:
+        return None if duration is None else time.monotonic() + parse_duration(duration) / 1e9
+    except DurationError as error:
+        raise UserError(f"--duration: found {duration!r}, expected {error}") from None
+
+
+def _writer(
+    output: str, task: str | None, from_fd: int | None, make: type[TraceWriter]
+) -> TraceWriter:
+    """A daemon that waits for it hears if there can be none."""
+
+    def shows(name: str) -> bool:
+        return task in (name, name.partition(".")[0], *name.split(".")[1:])
+
+    try:
+        return make(output, keep=True, shows=None if task is None else shows)
+    except UserError as error:
+        if from_fd is not None:
+            with socket.socket(fileno=from_fd) as connection:
+                connection.send(str(error).encode())
+        raise
+
+
+def _start(
+    command_line: tuple[str, ...], wishes: dict[str, str | None], software_gpu: bool
+) -> subprocess.Popen[bytes]:
+    options = [f"--{name}={value}" for name, value in wishes.items() if value is not None]
+    if software_gpu:
+        options.append("--software-gpu")
+    run = [sys.executable, "-m", "headway", "run", *options, "--", *command_line]
+    return subprocess.Popen(run)  # noqa: S603 - that is the point
+
+
+def _goes_on(
+    end_s: float | None,
+    program: subprocess.Popen[bytes] | None,
+    came: list[int],
+    *,
+    alone: bool,
+) -> Callable[[], bool]:
+    """Whether to record further. A program gets the first Ctrl-C itself, and may take its time; one
+    that a daemon started ends with the daemon only."""
+    told = [0]
+
+    def goes_on() -> bool:
+        if alone:
+            return True
+        if end_s is not None and time.monotonic() >= end_s:
+            return False
+        if program is not None:
+            while told[0] < len(came):  # of Ctrl-C a terminal tells it itself
+                if came[told[0]] == signal.SIGTERM:
+                    program.terminate()
+                told[0] += 1
+            return program.poll() is None and len(came) < 2
+        return not came
+
+    return goes_on
+
+
+def _code(program: subprocess.Popen[bytes] | None, came: list[int]) -> int:
+    """The program's own exit code, if it has ended."""
+    if program is None or program.poll() is None:
+        return 0
+    code: int = program.returncode
+    return code if code >= 0 else 128 - code
+
+
+def _report(writer: TraceWriter) -> None:
+    try:
+        size = writer.path.stat().st_size
+    except OSError:
+        return
+    dropped = f"; {writer.dropped} were dropped, the disk is full" if writer.dropped else ""
+    lost = f"; {writer.lost} were dropped on the way" if writer.lost else ""
+    click.echo(f"{writer.path}: {writer.events} events in {size} bytes{dropped}{lost}", err=True)
