@@ -390,8 +390,8 @@ def test_a_task_that_changes_its_reserve_while_it_waits_waits_for_the_new_one() 
 
 
 def test_nothing_at_all_is_no_trouble() -> None:
-    for events in ([], [Began(0, 1)], [Began(0, 1), Ended(0, True)]):
-        summary = summarise(read_history(events))
+    for told in ([], [Began(0, 1)], [Began(0, 1), Ended(0, True)]):
+        summary = summarise(read_history(told))
         assert (summary.duration_ns, summary.busy_ns, summary.tasks) == (0, 0, [])
 
 
