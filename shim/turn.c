@@ -17,7 +17,7 @@
 /* Two looks at the marks so close that a mark seen by the second was written just then. */
 #define CLOSE_NS 4000u
 /* A drain that takes longer than this is waited for asleep. */
-#define SPIN_NS 500000u
+#define SPIN_NS 2000000u
 /* A mark that takes longer may never come. */
 #define BROKEN_NS 5000000u
 #define STUCK_NS 20000000u
@@ -160,11 +160,19 @@ static bool is_done(const struct batch *b) {
     return (int32_t)(__atomic_load_n(b->word, __ATOMIC_ACQUIRE) - b->seq) >= 0;
 }
 
+/* Seen soon after it happened: within some microseconds, or a small part of what it took. */
+static bool is_soon(const struct batch *b, uint64_t now) {
+    uint64_t start = b->issued_ns > finished_ns ? b->issued_ns : finished_ns;
+    uint64_t late = now - looked_ns;
+    return late < CLOSE_NS || (start < now && late < (now - start) / 16);
+}
+
 static void reap(uint64_t now) {
-    bool exact = now - looked_ns < CLOSE_NS;
+    bool exact = true;
     for (uint32_t i = 0; i < HW_LANES; i++) {
         struct lane *lane = &lanes[i];
         while (lane->count && is_done(&lane->ring[lane->first % BATCHES])) {
+            exact = exact && is_soon(&lane->ring[lane->first % BATCHES], now);
             find_done(&lane->ring[lane->first++ % BATCHES], now, exact);
             lane->count--;
         }

@@ -213,7 +213,7 @@ class Arbiter:
         elif not wanted:
             holder.wanted_ns = None
         if holder.pages is not None:
-            holder.pages.set_wanted(wanted)
+            holder.pages.set_wanted(turns.is_wanted(self.engine, holder))
 
     def _let_go(self, group: Group, now_ns: int) -> None:
         """The engine decided; tell the program."""

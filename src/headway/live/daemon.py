@@ -66,6 +66,7 @@ FIRST_NS = 60_000_000_000
 """How long a daemon that ends with its last client waits for the first."""
 DEFAULT_SPLIT_NS = 500_000
 DEFAULT_WINDOW_NS = 200_000
+WIDER = 10
 DEFAULT_HOLDOFF_NS = 2_000_000
 MAX_DESCRIPTORS = 65_536
 MAX_LAUNCHED = 100
@@ -96,12 +97,16 @@ class Daemon:
         allow: Allow | None = None,
         software_gpu: int | None = None,
         mps: bool = False,
+        spin_ns: int = 0,
         display: str | None = None,
         metrics: Address | None = None,
     ) -> None:
         self.folder = folder
         self.split_ns = split_ns
         self.window_ns = window_ns
+        self._spin_ns = spin_ns
+        self._heard_ns = 0
+        """When a program that takes turns was last heard."""
         self.until_idle = until_idle
         self.software_gpu = software_gpu
         """The CPU that plays the GPU for every program that is launched; None: a real one."""
@@ -287,8 +292,11 @@ class Daemon:
 
     def _turn(self) -> None:
         now_ns = time.monotonic_ns()
-        due_ns = self._next_due_ns()
-        self.loop.turn(None if due_ns is None else max(0.0, (due_ns - now_ns) / 1e9))
+        if self._spin_ns and now_ns - self._heard_ns < self._spin_ns:
+            self.loop.turn(0.0)
+        else:
+            due_ns = self._next_due_ns()
+            self.loop.turn(None if due_ns is None else max(0.0, (due_ns - now_ns) / 1e9))
         now_ns, watcher = time.monotonic_ns(), self.foreground.watcher
         try:
             due_ns = self.arbiter.next_timer_ns()
@@ -417,8 +425,11 @@ class Daemon:
                 return
 
     def _hear(self, channel: Channel, message: Message) -> None:
+        now_ns = time.monotonic_ns()
+        if channel.turns:
+            self._heard_ns = now_ns
         try:
-            self.arbiter.heard(channel, message, time.monotonic_ns())
+            self.arbiter.heard(channel, message, now_ns)
         except ProtocolError:
             raise
         except Exception as error:
@@ -452,9 +463,17 @@ class Daemon:
             if channel.pages is not None and channel.task is not None:
                 bounded = crowded or channel.task.reserve is not None
                 channel.pages.set_split(self.split_ns if bounded else 0)
-                first = all(c is channel or _level(c) < _level(channel) for c in served)
-                windowed = bounded and (channel.task.reserve is not None or not first)
-                channel.pages.set_window(self.window_ns if windowed else 0)
+                channel.pages.set_window(self._window_ns(channel, served) if bounded else 0)
+
+    def _window_ns(self, channel: Channel, others: list[Channel]) -> int:
+        """Somebody more important waits for a window at most. Equals wait for slices anyway, and a
+        budget is for much more than a window: a wider one keeps the GPU busy."""
+        level = _level(channel)
+        if any(_level(c) > level for c in others):
+            return self.window_ns
+        reserved = channel.task is not None and channel.task.reserve is not None
+        equal = any(c is not channel and _level(c) == level for c in others)
+        return WIDER * self.window_ns if equal or reserved else 0
 
     def show(self, tasks: Collection[Task]) -> None:
         """A person looks at these now."""

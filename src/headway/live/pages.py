@@ -30,6 +30,7 @@ _BUSY = 8
 _PASSED = 16
 _FRAMES = 24
 _USED = 32
+_LAST = 40
 """In the client's page; the rest in the daemon's."""
 _HEARTBEAT = 8
 _LEASE = 16
@@ -105,6 +106,7 @@ class Pages:
         self._busy = ctypes.c_uint32.from_address(self._client + _BUSY)
         self._passed = ctypes.c_uint64.from_address(self._client + _PASSED)
         self._frames = ctypes.c_uint64.from_address(self._client + _FRAMES)
+        self._last = ctypes.c_uint64.from_address(self._client + _LAST)
         self._used = ctypes.c_uint64.from_address(self._client + _USED)
 
     def _seal(self) -> None:
@@ -160,6 +162,11 @@ class Pages:
     @property
     def passed(self) -> int:
         return self._passed.value if self._client else 0
+
+    @property
+    def last_ns(self) -> int:
+        """When it was last done, as it says."""
+        return self._last.value if self._client else 0
 
     @property
     def counts(self) -> tuple[int, int, int]:

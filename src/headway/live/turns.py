@@ -15,6 +15,8 @@ from headway.live.channel import Channel
 
 SLICE_NS = 8_000_000
 """For how long equals do not take turns from each other: changing hands costs some 0.1 ms."""
+PAUSE_NS = 300_000
+"""Equals that pause for less than this within their slice keep their turn."""
 LOOK_NS = 5_000_000
 """How soon a turn that is in use is looked at again while less important ones wait."""
 WAKE_NS = 2_000_000
@@ -43,13 +45,22 @@ def _wanted_ns(engine: Engine, holder: Channel, now_ns: int) -> int:
     best_rank = engine.best_ready_rank()
     if best_rank < task.rank:
         return now_ns
+    equal = best_rank == task.rank
+    slice_ns = holder.since_lease_ns + SLICE_NS
     if not pages.busy:
-        if pages.passed != holder.passed_before:
-            return now_ns
-        return holder.since_lease_ns + WAKE_NS  # it may not have woken up yet
-    if best_rank == task.rank:
-        return holder.since_lease_ns + SLICE_NS
+        if pages.passed == holder.passed_before:  # it may not have woken up yet
+            return holder.since_lease_ns + WAKE_NS
+        return min(slice_ns, pages.last_ns + PAUSE_NS) if equal else now_ns
+    if equal:
+        return slice_ns if slice_ns <= now_ns else min(slice_ns, now_ns + PAUSE_NS)
     return now_ns if _is_stalled(holder, now_ns) else now_ns + LOOK_NS
+
+
+def is_wanted(engine: Engine, holder: Channel) -> bool:
+    """Whether the holder should say that it is done: equals wait for its slice to be over."""
+    if not engine.queue.entries or holder.task is None:
+        return False
+    return engine.best_ready_rank() != holder.task.rank
 
 
 def budget_left_ns(holder: Channel) -> int | None:

@@ -17,6 +17,7 @@ from headway.view.errors import UserError
 @click.option("--spec", "spec_file", metavar="FILE", help="Policies, priorities and reserves.")
 @click.option("--split", default="0.5ms", show_default=True, help="Split groups above this.")
 @click.option("--window", default="0.2ms", show_default=True, help="CUDA work in flight, at most.")
+@click.option("--spin", default="0ms", show_default=True, help="Poll so long after CUDA news.")
 @click.option("--holdoff", default="2ms", show_default=True, help="Keep an idle GPU so long.")
 @click.option("--no-leases", is_flag=True, help="Have every group asked for (for measurements).")
 @click.option("--tick", help="Decide only at ticks, such as 1ms (for measurements).")
@@ -38,6 +39,7 @@ def command(
     spec_file: str | None,
     split: str,
     window: str,
+    spin: str,
     holdoff: str,
     no_leases: bool,
     tick: str | None,
@@ -59,6 +61,7 @@ def command(
 
     durations_ns = {}
     given = {"--split": split, "--window": window, "--holdoff": holdoff, "--tick": tick}
+    given["--spin"] = spin
     for option, text in given.items():
         try:
             if text is not None:
@@ -79,7 +82,7 @@ def command(
         os.sched_setaffinity(0, cpus)
     # Decisions are short and others wait for them: ahead of ordinary programs, if permitted.
     with contextlib.suppress(OSError):
-        if rt_priority:
+        if rt_priority and not durations_ns["--spin"]:  # who never sleeps must not go first
             os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(rt_priority))
     try:
         with contextlib.ExitStack() as stack:
@@ -91,6 +94,7 @@ def command(
                 spec_file=spec_file,
                 split_ns=durations_ns["--split"],
                 window_ns=durations_ns["--window"],
+                spin_ns=durations_ns["--spin"],
                 holdoff_ns=durations_ns["--holdoff"],
                 bounds=Bounds(leases=not no_leases, tick_ns=durations_ns.get("--tick")),
                 until_idle=until_idle,
