@@ -141,7 +141,7 @@ def full_disk(stage: gl.Stage, seconds: float) -> bool:
             f" {before_rate:.0f} frames per second at first, {after_rate:.0f} later"
         )
         checked = subprocess.run(
-            [gl.HEADWAY, "check", "--tolerance-ns", "50000000", str(trace)],
+            [gl.HEADWAY, "check", "--tolerance", "50ms", str(trace)],
             capture_output=True,
             text=True,
             check=False,

@@ -339,7 +339,7 @@ def test_the_focus_moves_and_the_frame_rates_follow(
         print("\ntwo es2gears at priority *, frames per second", *told, sep="\n")
     daemon.send_signal(signal.SIGTERM)
     assert daemon.wait(20) == 0
-    check = headway("check", trace, "--tolerance-ns", str(TOLERANCE_NS))
+    check = headway("check", trace, "--tolerance", f"{TOLERANCE_NS}ns")
     assert check.returncode == 0, check.stdout + check.stderr
 
 

@@ -27,7 +27,7 @@ def test_a_live_trace_keeps_the_rules_of_the_simulator(bare_stage: Stage, tmp_pa
     bare_stage.stop_programs()
     assert headway("stop", env=bare_stage.environment()).returncode == 0
     assert daemon.wait(timeout=20) == 0
-    check = headway("check", trace, "--tolerance-ns", str(TOLERANCE_NS))
+    check = headway("check", trace, "--tolerance", f"{TOLERANCE_NS}ns")
     assert check.returncode == 0, check.stdout + check.stderr
     assert "fine" in check.stdout
 
