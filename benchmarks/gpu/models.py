@@ -11,7 +11,7 @@ from pathlib import Path
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 PERIOD_MS = 20
 INFERENCE = {"layers": 12, "width": 1024, "batch": 8, "length": 128}
-TRAINING = {"layers": 12, "width": 1024, "batch": 24, "length": 256}
+TRAINING = {"layers": 12, "width": 1024, "batch": 16, "length": 256}
 CHECKED_STEPS = 40
 """How many steps' losses are compared: so many are done in the shortest run."""
 
