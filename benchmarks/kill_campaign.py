@@ -107,6 +107,9 @@ class Campaign:
             victim.stopped = False
         for _ in range(self.random.randrange(2 * len(STEPS))):
             victim.advance()
+        if victim.step:  # it waits for another one, perhaps for one that waits for it
+            server = self.random.choice(self.victims)
+            victim.actor.do(f"enter {server.actor.pid}")
         fate = self.random.choices(list(FATES), list(FATES.values()))[0]
         since_ns = time.monotonic_ns()
         if fate == "stop":

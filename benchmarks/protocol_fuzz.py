@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import random
 import socket
 import struct
@@ -25,14 +26,16 @@ from typing import Any
 
 from headway.live.arbiter import Bounds
 from headway.live.protocol import (
+    ENTER,
     GRANT,
+    LEAVE,
     MESSAGE_SIZE,
     Message,
     build_hello,
     build_message,
     parse_message,
 )
-from tests.integration.daemon_client import Client, DaemonProcess
+from tests.integration.daemon_client import Actor, Client, DaemonProcess
 
 FUZZERS = 12
 UNDER_GRANT = 40
@@ -79,11 +82,17 @@ class Fuzz:
         token = self.daemon.ask(do="run", name="honest", priority=9)["token"]
         self.honest = self.daemon.client("honest", token)
         self.fuzzers = [self.daemon.client(f"fuzz{i}") for i in range(FUZZERS)]
+        # Three of them in processes of their own: as servers, for whoever names them.
+        self.servers = [Actor(self.daemon, f"server{i}") for i in range(3)]
+        for server in self.servers:
+            server.do("connect")
         self.control = self._call()
 
     def close(self) -> None:
         for client in (self.honest, *self.fuzzers):
             client.close()
+        for server in self.servers:
+            server.__exit__(None, None, None)
         self.control.close()
         self.daemon.end()
 
@@ -133,6 +142,12 @@ class Fuzz:
             return "hello again", build_hello("again")
         if draw < 0.04:
             return "grant from a client", build_message(Message(GRANT, pick.randrange(9)))
+        if draw < 0.3:  # servers that exist, do not, are their own or somebody's who asks it
+            own = (*(server.pid for server in self.servers), os.getpid(), self.daemon.pid)
+            pid = pick.choice((*own, *NUMBERS, *TIMES))
+            return "enter", build_message(Message(ENTER, 1, units=pid))
+        if draw < 0.35:
+            return "leave", build_message(Message(LEAVE, 1, units=pick.choice(TIMES)))
         message = Message(
             type=pick.randrange(1, 5),
             seq=pick.choice(NUMBERS),
@@ -168,7 +183,7 @@ class Fuzz:
         values: tuple[Any, ...] = (None, True, -1, 1e308, [], {}, *texts)
         request = {
             "do": pick.choice(("set", "run", "status", "reload", "nothing", None, 5, "_text")),
-            "task": f"fuzz{pick.randrange(FUZZERS)}",
+            "task": pick.choice((f"fuzz{pick.randrange(FUZZERS)}", "server0")),
             **{
                 key: pick.choice(values)
                 for key in ("name", "policy", "priority", "reserve", "shared")

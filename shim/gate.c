@@ -210,17 +210,21 @@ static bool connected(struct hw_channel *c) {
     return false;
 }
 
+static bool say_to_daemon(struct hw_channel *c, const struct hw_message *m) {
+    ssize_t n = -1;
+    if (is_ours(c))
+        do n = send(c->fd, m, sizeof *m, MSG_NOSIGNAL);
+        while (n < 0 && errno == EINTR);
+    if (n == sizeof *m) return true;
+    forget(c);
+    return false;
+}
+
 static bool tell(struct hw_channel *c, uint32_t type, bool frame) {
     struct hw_message m = {
         .type = type, .seq = c->seq, .signature = c->signature, .submit_ns = c->submit_ns,
         .start_ns = c->start_ns, .finish_ns = c->finish_ns, .units = c->units, .frame = frame};
-    ssize_t n = -1;
-    if (is_ours(c))
-        do n = send(c->fd, &m, sizeof m, MSG_NOSIGNAL);
-        while (n < 0 && errno == EINTR);
-    if (n == sizeof m) return true;
-    forget(c);
-    return false;
+    return say_to_daemon(c, &m);
 }
 
 bool hw_gate_tell(struct hw_channel *c, uint32_t type, bool last) { return tell(c, type, last); }
@@ -344,6 +348,15 @@ bool hw_gate_announce(struct hw_channel *c) {
 
 void hw_gate_frame(struct hw_channel *c) {
     if (c->page) c->page->frames++;
+}
+
+uint32_t hw_gate_server(const struct hw_channel *c) {
+    return c->daemon ? __atomic_load_n(&c->daemon->server, __ATOMIC_RELAXED) : 0;
+}
+
+void hw_gate_tell_server(struct hw_channel *c, bool enter) {
+    struct hw_message m = {.type = enter ? HW_ENTER : HW_LEAVE, .seq = c->seq};
+    if (c->fd >= 0) say_to_daemon(c, &m);
 }
 
 bool hw_gate_must_wait(const struct hw_channel *c) { return c->granted; }

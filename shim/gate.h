@@ -64,6 +64,10 @@ void hw_gate_settle(struct hw_channel *channel);
 void hw_gate_enter(struct hw_channel *channel);
 /* The group is on its way; true if its completion must be waited for now. */
 bool hw_gate_must_wait(const struct hw_channel *channel);
+/* What the daemon wants done around a swap: of enum hw_server. */
+uint32_t hw_gate_server(const struct hw_channel *channel);
+/* Something is asked of the window server, or was answered by it. Nobody waits for the daemon here. */
+void hw_gate_tell_server(struct hw_channel *channel, bool enter);
 /* The group is done (or, under a lease, submitted). */
 void hw_gate_leave(struct hw_channel *channel, bool frame, bool done);
 

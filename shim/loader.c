@@ -50,7 +50,8 @@ static void *keep(void *function) {
 /* Leaves no trace in errno or dlerror: the program did not ask. */
 void *hw_resolve(const char *name, void *own, void *caller) {
     static const char *libraries[] = {"libGL.so.1", "libGLESv2.so.2", "libEGL.so.1", "libGLX.so.0",
-                                      "libOpenGL.so.0", "libcuda.so.1"};
+                                      "libOpenGL.so.0", "libX11-xcb.so.1", "libxcb.so.1",
+                                      "libcuda.so.1"};
     if (!real_dlsym) hw_find_loader();
     if (!real_dlsym || !real_dlopen) return NULL;
     int error = errno;
@@ -115,7 +116,7 @@ static const struct hw_hook *find_hook(const char *name) {
     if (name[0] == 'c' && name[1] == 'u')
         for (size_t i = 0; i < hw_cuda_hook_count; i++)
             if (!strcmp(hw_cuda_hooks[i].name, name)) return &hw_cuda_hooks[i];
-    if ((name[0] != 'g' || name[1] != 'l') && strncmp(name, "egl", 3)) return NULL;
+    if (strncmp(name, "gl", 2) && strncmp(name, "egl", 3) && name[0] != 'X') return NULL;
     for (size_t i = 0; i < hw_hook_count; i++)
         if (!strcmp(hw_hooks[i].name, name)) return &hw_hooks[i];
     for (size_t i = 0; i < sizeof lookups / sizeof *lookups; i++)

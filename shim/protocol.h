@@ -32,6 +32,8 @@ enum hw_type {
     HW_COMPLETE = 2, /* client: the granted group is done */
     HW_RELEASE = 3,  /* client: the lease that was taken back is no longer used */
     HW_WITHDRAW = 4, /* client: it went without a grant (the daemon did not answer) */
+    HW_ENTER = 5,    /* client: it asks a server for something: `units` is its pid, 0 its X server's */
+    HW_LEAVE = 6,    /* client: the server has answered */
     HW_TURNS = 7,    /* client: its groups are turns: a grant is a lease, which it gives back with RELEASE,
                         `frame` saying that it has nothing more to do for now */
     HW_GRANT = 16,   /* daemon: this group may go */
@@ -47,12 +49,19 @@ struct hw_message {
     uint32_t passed; /* groups that went under a lease since the last message */
 };
 
+/* What a swap asks of a window server, as the daemon wants it done. */
+enum hw_server {
+    HW_AWAIT = 1, /* wait until the server has answered, with the group still open: it pays for that */
+    HW_TELL = 2,  /* say enter before and leave after it */
+    HW_YIELD = 4, /* end the group before: the server needs the GPU itself to answer */
+};
+
 /* Written by the daemon alone. The client maps it read-only. */
 struct hw_daemon_page {
     uint32_t magic, version;
     uint64_t heartbeat_ns;
-    uint32_t lease; /* not 0: pass without asking */
-    uint32_t reserved;
+    uint32_t lease;  /* not 0: pass without asking */
+    uint32_t server; /* of enum hw_server; 0: a swap concerns nobody else */
     uint64_t split_ns; /* groups of more than this are split; 0: never */
     /* for turns */
     uint64_t window_ns;   /* no more predicted work than this in flight; 0: any */

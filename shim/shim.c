@@ -6,6 +6,7 @@
 #include "device.h"
 #include "gate.h"
 #include "loader.h"
+#include "server.h"
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -288,6 +289,17 @@ static void after(struct hw_channel *c, bool frame, bool done) {
     errno = error;
 }
 
+/* What went under a lease is waited for, and no longer keeps the GPU from others. */
+static void settle_lease(struct hw_channel *c) {
+    if (!c->page || !c->page->busy) return;
+    int error = errno;
+    inside++;
+    wait_done(c);
+    hw_gate_settle(c);
+    inside--;
+    errno = error;
+}
+
 static void split(struct hw_channel *c) {
     uint64_t bound = split_bound(c);
     if (!bound || c->drawing || predicted_ns(c) < bound) return;
@@ -303,13 +315,7 @@ static void leaving(void *context) {
     struct hw_channel *c = before();
     if (c && READY(glFlush)) real_glFlush();
     after(c, false, false);
-    if (context == old->context || !old->page || !old->page->busy) return;
-    int error = errno;
-    inside++; /* once it is not current nothing could tell when it is done */
-    wait_done(old);
-    hw_gate_settle(old);
-    inside--;
-    errno = error;
+    if (context != old->context) settle_lease(old); /* later nothing could tell when it is done */
 }
 
 /* Fences came with OpenGL 3.2 and OpenGL ES 3.0. */
@@ -392,15 +398,53 @@ static void count_implicit(void) {
 struct going {
     struct hw_channel *channel;
     bool frame, done, flush;
+    uint32_t server; /* of enum hw_server, for a swap on this display */
+    struct hw_channel *asking;
+    void *display;
 };
+
+/* The program is about to ask the window server for its frame to be shown. A server that draws it on
+ * the GPU must find that free, and not wait for us while we wait for it. */
+static void ask_server(struct going *going, void *display) {
+    struct hw_channel *c = going->channel ? going->channel : channel();
+    going->server = c ? hw_gate_server(c) : 0;
+    if (!going->server) return;
+    going->asking = c;
+    going->display = display;
+    int error = errno;
+    if (going->server & HW_YIELD) {
+        if (going->channel) {
+            if (READY(glFlush)) real_glFlush();
+            wait_done(c);
+            after(c, true, true);
+            going->channel = NULL;
+        } else
+            settle_lease(c);
+    }
+    if (going->server & HW_TELL) hw_gate_tell_server(c, true);
+    errno = error;
+}
+
+static void hear_server(struct going *going) {
+    int error = errno;
+    if (going->server & HW_AWAIT) {
+        hw_round_trip(going->display);
+        if (going->channel) wait_done(going->channel); /* the frame is there: this takes no time */
+        going->done = true;
+    }
+    if (going->server & HW_TELL) hw_gate_tell_server(going->asking, false);
+    errno = error;
+}
 
 static void arrive(struct going *going) {
     if (going->channel && going->flush && READY(glFlush)) real_glFlush();
+    if (going->server) hear_server(going);
     after(going->channel, going->frame, going->done);
 }
 
 #define GO(is_frame, is_done) \
-    __attribute__((cleanup(arrive))) struct going going = {before(), is_frame, is_done, false}; \
+    __attribute__((cleanup(arrive))) struct going going = { \
+        .channel = before(), .frame = is_frame, .done = is_done}; \
     (void)going
 
 /* Results are needed at once: the group is done when the call returns, unless `later` says that it
@@ -436,7 +480,15 @@ static void arrive(struct going *going) {
         if (!READY(name)) return (ret)0; \
         show_frame(); \
         GO(true, false); \
+        ask_server(&going, display); \
         return CALL(name, args); \
+    }
+#define DISPLAY(ret, name, params, args, note) \
+    ret name params { \
+        if (!READY(name)) return (ret)0; \
+        ret result = CALL(name, args); \
+        note; \
+        return result; \
     }
 #define BIND(ret, name, params, args, context) \
     ret name params { \

@@ -24,7 +24,9 @@ from typing import Any
 from headway.live.client import ask
 from headway.live.protocol import (
     COMPLETE,
+    ENTER,
     GRANT,
+    LEAVE,
     MESSAGE_SIZE,
     PAGE,
     RELEASE,
@@ -93,9 +95,9 @@ class Client:
 
     # -- messages ----------------------------------------------------------------------------
 
-    def send(self, kind: int) -> None:
+    def send(self, kind: int, units: int = 0) -> None:
         now_ns = time.monotonic_ns()
-        message = Message(kind, self.seq, 1, now_ns, now_ns, now_ns)
+        message = Message(kind, self.seq, 1, now_ns, now_ns, now_ns, units)
         self.socket.send(build_message(message))
 
     def submit(self) -> None:
@@ -110,6 +112,12 @@ class Client:
 
     def withdraw(self) -> None:
         self.send(WITHDRAW)
+
+    def enter(self, server_pid: str | int) -> None:
+        self.send(ENTER, int(server_pid))
+
+    def leave(self) -> None:
+        self.send(LEAVE)
 
     def wait_grant(self, timeout_s: float = PATIENCE_S) -> int:
         """When the grant for the group submitted last was here; TimeoutError if it never came."""
@@ -274,9 +282,9 @@ def running_daemon(
 class Actor:
     """A client process that does one step at a time."""
 
-    def __init__(self, daemon: DaemonProcess, name: str = "victim") -> None:
+    def __init__(self, daemon: DaemonProcess, name: str = "victim", token: str = "") -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.integration.daemon_client", daemon.socket, name],
+            [sys.executable, "-m", "tests.integration.daemon_client", daemon.socket, name, token],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -331,7 +339,7 @@ class Actor:
         self.process.wait(PATIENCE_S)
 
 
-def _act(path: Path, name: str) -> None:
+def _act(path: Path, name: str, token: str) -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # do not outlive the test
     client: Client | None = None
     for line in sys.stdin:
@@ -339,15 +347,16 @@ def _act(path: Path, name: str) -> None:
         if step == "exit":
             os._exit(0)
         elif step == "connect":
-            client = Client(path, name)
+            client = Client(path, name, token)
         elif client is None:
             raise SystemExit("connect first")
         elif step in ("busy", "idle"):
             client.set_busy(step == "busy")
         else:
-            getattr(client, step)()
+            method, *arguments = step.split()
+            getattr(client, method)(*arguments)
         print(step, flush=True)
 
 
 if __name__ == "__main__":
-    _act(Path(sys.argv[1]), sys.argv[2])
+    _act(Path(sys.argv[1]), sys.argv[2], sys.argv[3])

@@ -32,9 +32,10 @@ LIBRARIES = {
     "glx": ["-lGL", "-lX11"],
     "count": ["-ldl"],
     "static": ["-static"],
+    "widget": ["-lEGL", "-lGLESv2", "-lX11"],
+    "xclient": ["-lX11"],
 }
-SCREEN = ("-screen", "0", "1280x1024x24", "-noreset")
-NEEDED = ("Xvfb", "gcc", "es2gears_x11", "glxgears", "glmark2-es2")
+NEEDED = ("Xvfb", "Xephyr", "gcc", "es2gears_x11", "glxgears", "glmark2-es2", "taskset")
 
 
 def missing() -> list[str]:
@@ -52,12 +53,15 @@ def wait_until(
 
 
 @contextlib.contextmanager
-def xvfb(*options: str) -> Iterator[str]:
-    """An X server on a free display, kept off the CPU that plays the GPU; its DISPLAY."""
+def x_server(
+    *command: str, env: Mapping[str, str] | None = None
+) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """An X server on a free display: its process and its DISPLAY."""
     reader, writer = os.pipe()
     server = subprocess.Popen(
-        ["Xvfb", *options, "-displayfd", str(writer), *SCREEN],
+        [*command, "-displayfd", str(writer), "-noreset"],
         pass_fds=[writer],
+        env=env,
         stdin=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -65,13 +69,20 @@ def xvfb(*options: str) -> Iterator[str]:
     try:
         with os.fdopen(reader) as answer:
             number = answer.readline().strip()
-        assert number, "Xvfb did not start"
-        if GPU_CPU > 0:
-            os.sched_setaffinity(server.pid, set(range(GPU_CPU)))
-        yield f":{number}"
+        assert number, f"{command} did not start"
+        yield server, f":{number}"
     finally:
         server.terminate()
         server.wait()
+
+
+@contextlib.contextmanager
+def xvfb(*options: str) -> Iterator[str]:
+    """An X server, kept off the CPU that plays the GPU; its DISPLAY."""
+    with x_server("Xvfb", *options, "-screen", "0", "1280x1024x24") as (server, display):
+        if GPU_CPU > 0:
+            os.sched_setaffinity(server.pid, set(range(GPU_CPU)))
+        yield display
 
 
 def compile_programs(folder: Path) -> Path:

@@ -57,11 +57,21 @@ class Bench:
         self.channels: list[Channel] = []
         self._ends: list[socket.socket] = []
 
-    def channel(self, name: str, *, policy: str = "prt", level: int = 0, at_ns: int = 0) -> Channel:
+    def channel(
+        self,
+        name: str,
+        *,
+        policy: str = "prt",
+        level: int = 0,
+        at_ns: int = 0,
+        peer: Peer | None = None,
+    ) -> Channel:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        channel = Channel(len(self.channels), ours, Peer(1, 0, 0), 0)
+        channel = Channel(len(self.channels), ours, peer or Peer(1, 0, 0), 0)
         channel.name, channel.pages = name, Pages()
-        channel.task, _ = self.engine.add_task(name, at_ns, policy=policy, priority=Fixed(level))
+        channel.task, _ = self.engine.add_task(
+            name, at_ns, policy=policy, priority=Fixed(level), pix=True, rix=True
+        )
         self.arbiter.add(channel)
         self.channels.append(channel)
         self._ends.append(theirs)

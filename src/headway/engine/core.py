@@ -123,9 +123,12 @@ class Engine:
         answer = self.set_reserve(task, reserve, now_ns)
         return task, answer
 
-    def add_background_task(self, name: str, now_ns: int, *, policy: str = "prt") -> Task:
+    def add_background_task(
+        self, name: str, now_ns: int, *, policy: str = "prt", pix: bool = False
+    ) -> Task:
         """A task that no spec matches: lowest priority, Background reserve (TimeGraph §3)."""
-        task, _ = self.add_task(name, now_ns, policy=policy, priority=Fixed(BACKGROUND_LEVEL))
+        lowest = Fixed(BACKGROUND_LEVEL)
+        task, _ = self.add_task(name, now_ns, policy=policy, priority=lowest, pix=pix)
         self.make_background(task, now_ns)
         return task
 
@@ -326,6 +329,11 @@ class Engine:
         self.ledger.settle(request, now_ns)
         self._refresh_rank(server)
         self.tell("left", request)
+
+    def requests_to(self, task: Task) -> list[Request]:
+        """What its clients wait for, in the order in which they asked."""
+        links = self._links.get(task)
+        return [] if links is None else list(links.serving.values())
 
     def _is_behind(self, client: Task, server: Task) -> bool:
         """Does the server already wait, directly or not, for this client?"""

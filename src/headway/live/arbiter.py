@@ -302,7 +302,7 @@ class Arbiter:
             return
         if self.bounds.tick_ns is not None:  # a decision, and this is between two ticks
             return
-        if task.reserve is not None and not channel.turns:
+        if channel.serves or (task.reserve is not None and not channel.turns):
             return
         if self.engine.queue.entries:
             if channel.turns or self.engine.best_ready_rank() <= task.rank:

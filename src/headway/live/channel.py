@@ -76,6 +76,8 @@ class Channel:
         self.told_ns = 0
         self.told = (0, 0, 0)
         """Groups, frames and GPU time under a lease that observers have heard of, and when."""
+        self.serves = False
+        """Others wait for what it does, so it must not keep the GPU while it has nothing to do."""
         self.note = ""
         """What its owner should know: a reserve that was turned away, say."""
         self.groups = 0

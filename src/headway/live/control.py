@@ -272,6 +272,7 @@ class Control:
                     daemon.engine.set_priority(channel.task, priority, now_ns)
                 daemon.arbiter.take_back(channel, now_ns)
         finally:
+            daemon.servers.changed()
             daemon.arbiter.decide(now_ns)
             daemon.set_splits()
             daemon.foreground.refresh()

@@ -40,8 +40,10 @@ from headway.live.loop import Loop, describe_failure, log
 from headway.live.mps import MEANING, Mps
 from headway.live.pages import Pages
 from headway.live.protocol import (
+    ENTER,
     GRANT,
     HELLO_SIZE,
+    LEAVE,
     MESSAGE_SIZE,
     Message,
     ProtocolError,
@@ -53,6 +55,7 @@ from headway.live.protocol import (
 from headway.live.recording import Recordings
 from headway.live.registry import Allow, Registry
 from headway.live.report import describe, sample
+from headway.live.servers import Inherit, Servers
 from headway.live.specfile import SpecFile
 from headway.live.stats import Stats
 from headway.live.wishes import Address
@@ -100,6 +103,7 @@ class Daemon:
         spin_ns: int = 0,
         display: str | None = None,
         metrics: Address | None = None,
+        inherit: Inherit | None = None,
     ) -> None:
         self.folder = folder
         self.split_ns = split_ns
@@ -126,8 +130,16 @@ class Daemon:
         self.engine = self._new_engine()
         self.arbiter = Arbiter(self.engine, self._grant, self._bounds)
         allow = allow or Allow.by(self.spec_file.spec.allowed)
-        self.registry = Registry(self.engine, self.spec_file.spec, allow)
+        inherit = inherit or Inherit()
+        self.registry = Registry(self.engine, self.spec_file.spec, allow, inherit)
         self.loop = Loop()
+        self.servers = Servers(
+            self.engine,
+            self.loop,
+            inherit,
+            self.registry.may_manage,
+            lambda channel, now_ns: self.arbiter.take_back(channel, now_ns),
+        )
         self.control = Control(self)
         self.foreground = Foreground(self, display)
         self.channels: dict[int, Channel] = {}
@@ -192,6 +204,7 @@ class Daemon:
             finally:
                 for channel in list(self.channels.values()):
                     self._drop(channel)
+                self.servers.close()
                 self.control.close()
                 self.recordings.close(self.engine)
                 for fd in list(self._launched):
@@ -300,8 +313,9 @@ class Daemon:
         now_ns, watcher = time.monotonic_ns(), self.foreground.watcher
         try:
             due_ns = self.arbiter.next_timer_ns()
-            if due_ns is not None and due_ns <= now_ns:
+            if self.servers.tick(now_ns) or (due_ns is not None and due_ns <= now_ns):
                 self.arbiter.tick(now_ns)
+            self.servers.refresh(now_ns)
         except Exception as error:
             self._doubt(error)
         self.loop.guarded(partial(watcher.tick, now_ns), watcher.failed)
@@ -338,9 +352,9 @@ class Daemon:
             self.loop.close_later(partial(os.close, fd))
 
     def _next_due_ns(self) -> int | None:
-        times = [self.arbiter.next_timer_ns(), self.recordings.due_ns]
-        times.append(self.foreground.watcher.due_ns)
-        times += [x.paused_until_ns for x in self._listeners]
+        times = [self.arbiter.next_timer_ns(), self.servers.next_timer_ns()]
+        times += [self.recordings.due_ns, self.foreground.watcher.due_ns]
+        times += [listener.paused_until_ns for listener in self._listeners]
         if self._beats:
             times.append(self._beat_ns + HEARTBEAT_NS)
         elif self.until_idle:
@@ -383,6 +397,7 @@ class Daemon:
         self.engine = self.registry.engine = self._new_engine()
         self.arbiter = Arbiter(self.engine, self._grant, self._bounds)
         self.arbiter.grants, self.arbiter.leases = grants, leases
+        self.servers.start_over(self.engine)
 
     # -- clients -----------------------------------------------------------------------------
 
@@ -429,7 +444,11 @@ class Daemon:
         if channel.turns:
             self._heard_ns = now_ns
         try:
-            self.arbiter.heard(channel, message, now_ns)
+            if message.type in (ENTER, LEAVE):
+                self.servers.heard(channel, message, now_ns)
+                self.arbiter.decide(now_ns)
+            else:
+                self.arbiter.heard(channel, message, now_ns)
         except ProtocolError:
             raise
         except Exception as error:
@@ -443,6 +462,7 @@ class Daemon:
         pages.beat(now_ns)
         channel.task = self.registry.enrol(channel, hello, now_ns)
         self.arbiter.add(channel)
+        self.servers.arrived(channel)
         welcome = [build_welcome(channel.number)]
         socket.send_fds(channel.socket, welcome, [pages.daemon_fd, pages.client_fd])
         pages.close_fds()
@@ -503,8 +523,10 @@ class Daemon:
         with contextlib.suppress(OSError):
             channel.socket.shutdown(socket.SHUT_RDWR)
         self.loop.close_later(channel.close)
+        now_ns = time.monotonic_ns()
         try:
-            self.arbiter.remove(channel, time.monotonic_ns())
+            self.arbiter.remove(channel, now_ns)
+            self.servers.gone(channel, now_ns)
         except Exception as error:
             self._doubt(error)
         self.set_splits()

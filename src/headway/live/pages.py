@@ -34,6 +34,7 @@ _LAST = 40
 """In the client's page; the rest in the daemon's."""
 _HEARTBEAT = 8
 _LEASE = 16
+_SERVER = 20
 _SPLIT = 24
 _WINDOW = 32
 _DEADLINE = 40
@@ -108,6 +109,7 @@ class Pages:
         self._frames = ctypes.c_uint64.from_address(self._client + _FRAMES)
         self._last = ctypes.c_uint64.from_address(self._client + _LAST)
         self._used = ctypes.c_uint64.from_address(self._client + _USED)
+        self._server = ctypes.c_uint32.from_address(self._daemon + _SERVER)
 
     def _seal(self) -> None:
         fixed = SEAL_SHRINK | SEAL_GROW | SEAL_SEAL
@@ -178,6 +180,11 @@ class Pages:
     @property
     def used_ns(self) -> int:
         return self._used.value if self._client else 0
+
+    def set_server(self, what: int) -> None:
+        """What the client does around a swap: AWAIT, TELL and YIELD added up."""
+        if self._daemon:
+            self._server.value = what
 
     @property
     def client(self) -> ClientPage:

@@ -14,8 +14,10 @@ MAGIC: Final = 0x59574448
 VERSION: Final = 1
 PAGE: Final = 4096
 
-SUBMIT, COMPLETE, RELEASE, WITHDRAW, TURNS = 1, 2, 3, 4, 7
+SUBMIT, COMPLETE, RELEASE, WITHDRAW, ENTER, LEAVE, TURNS = 1, 2, 3, 4, 5, 6, 7
 GRANT = 16
+AWAIT, TELL, YIELD = 1, 2, 4
+"""What a client does around a swap; what they mean is said in shim/protocol.h."""
 
 _HELLO = struct.Struct("<II64s64s")
 _WELCOME = struct.Struct("<IIII")

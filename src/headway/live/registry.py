@@ -18,6 +18,7 @@ from headway.engine.settings import describe
 from headway.engine.spec import Allowed, Spec
 from headway.live.channel import Channel, Peer
 from headway.live.protocol import Hello
+from headway.live.servers import Inherit
 
 TOKEN_LIFE_NS = 3_600_000_000_000
 MAX_TOKENS = 10_000
@@ -70,8 +71,15 @@ class Wish:
 class Registry:
     """Names, spec entries and launch options."""
 
-    def __init__(self, engine: Engine, spec: Spec, allow: Allow | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        spec: Spec,
+        allow: Allow | None = None,
+        inherit: Inherit | None = None,
+    ) -> None:
         self.engine = engine
+        self._inherit = inherit or Inherit()
         self.spec = spec
         self.allow = allow or Allow()
         self._wishes: dict[str, tuple[Wish, int]] = {}
@@ -144,20 +152,28 @@ class Registry:
         unique = f"{name}.{channel.peer.pid}"
         if unique in self.engine.tasks:
             unique = f"{unique}.{channel.number}"
+        # Anybody may turn out to be a server. What is lent to Background all its members could use.
+        pix, rix = self._inherit.pix, self._inherit.rix
         if entry is None and wish is None and self.spec.entries:
             channel.note = "no entry of the spec matches it: Background"
-            return self.engine.add_background_task(unique, now_ns)
+            return self.engine.add_background_task(unique, now_ns, pix=pix)
         wish = wish or Wish()
         policy = wish.policy or (entry.policy if entry else "prt")
         priority = wish.priority or (entry.priority if entry else None)
         reserve = wish.reserve or (entry.reserve.spec if entry else None)
         if entry is not None and entry.reserve.background and reserve is None:
-            return self.engine.add_background_task(unique, now_ns, policy=policy)
+            return self.engine.add_background_task(unique, now_ns, policy=policy, pix=pix)
         if priority is not None and not self.may_raise(channel.peer, priority):
             priority = None
             channel.note = "its user may not go above the default priority"
         task, _ = self.engine.add_task(
-            unique, now_ns, policy=policy, priority=priority, period_ns=wish.period_ns
+            unique,
+            now_ns,
+            policy=policy,
+            priority=priority,
+            period_ns=wish.period_ns,
+            pix=pix,
+            rix=rix,
         )
         self._set_deadline(channel, wish)
         if reserve is not None:

@@ -8,9 +8,11 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from headway import __version__
-from headway.engine.model import level_of
+from headway.engine.inheritance import Request
+from headway.engine.model import Task, level_of
 from headway.live.channel import Channel
 from headway.live.protocol import ClientPage
+from headway.live.servers import WindowServer
 
 if TYPE_CHECKING:
     from headway.live.daemon import Daemon
@@ -39,12 +41,23 @@ def describe_daemon(daemon: Daemon, entries: list[dict[str, Any]], now_ns: int) 
         "spec": daemon.spec_file.path,
         "spec_problem": daemon.spec_file.problem,
         **daemon.foreground.describe(),
+        "inherit": str(daemon.servers.inherit),
+        "servers": [_describe_server(s) for s in daemon.servers.known.values()],
         "gpu": {
             "busy": _busy(daemon, now_ns),
             "queue": len(daemon.engine.queue.entries),
             "policy_counts": dict(Counter(entry["policy"] for entry in entries)),
         },
         "channels": entries,
+    }
+
+
+def _describe_server(server: WindowServer) -> dict[str, Any]:
+    return {
+        "name": server.name,
+        "pid": server.peer.pid,
+        "display": server.display,
+        "channels": len(server.clients),
     }
 
 
@@ -82,6 +95,7 @@ def describe_channel(daemon: Daemon, channel: Channel, now_ns: int) -> dict[str,
     assert page is not None
     reserve = task.reserve
     entry, waits, waiting = stats.tasks[task], stats.waits(task), task.waiting
+    requests = daemon.engine.requests_to(task)
     return {
         "task": task.name,
         "pid": channel.peer.pid,
@@ -91,6 +105,8 @@ def describe_channel(daemon: Daemon, channel: Channel, now_ns: int) -> dict[str,
         "base": level_of(task.base_rank),
         "effective": task.priority,
         "foreground": task.foreground,
+        "inherited_from": _inherited_from(task, requests),
+        "serving": len(requests),
         "reserve": None if reserve is None else reserve.name,
         "capacity_ns": None if reserve is None else reserve.capacity_ns,
         "period_ns": None if reserve is None else reserve.period_ns,
@@ -116,6 +132,13 @@ def describe_channel(daemon: Daemon, channel: Channel, now_ns: int) -> dict[str,
         "frames_seen": entry.frames,
         "misses": min(page.misses, page.jobs) if channel.turns else entry.misses,
     }
+
+
+def _inherited_from(task: Task, requests: list[Request]) -> list[str]:
+    """The clients whose rank it has now."""
+    if task.rank == task.base_rank:
+        return []
+    return [request.client.name for request in requests if request.client.rank == task.rank]
 
 
 def state_of(channel: Channel) -> str:

@@ -26,6 +26,15 @@ from headway.view.errors import UserError
 @click.option("--software-gpu", is_flag=True, help="Programs run as by headway run --software-gpu.")
 @click.option("--mps", is_flag=True, help="Start NVIDIA's MPS for the programs of this daemon.")
 @click.option(
+    "--inherit",
+    default="pix,rix",
+    show_default=True,
+    type=click.Choice(["pix,rix", "pix", "rix", "none"]),
+    help="What a server inherits from its clients: priority (pix), reserve (rix).",
+)
+@click.option("--nice-server", is_flag=True, help="Raise the CPU priority of X servers too.")
+@click.option("--no-servers", is_flag=True, help="Do not look for window servers.")
+@click.option(
     "--rt-priority",
     default=2,
     show_default=True,
@@ -47,6 +56,9 @@ def command(
     trace: str | None,
     software_gpu: bool,
     mps: bool,
+    inherit: str,
+    nice_server: bool,
+    no_servers: bool,
     rt_priority: int,
     display: str | None,
     metrics: str | None,
@@ -57,6 +69,7 @@ def command(
     from headway.live import launcher, paths
     from headway.live.arbiter import Bounds
     from headway.live.daemon import Daemon, DaemonError
+    from headway.live.servers import Inherit
     from headway.live.wishes import parse_address
 
     durations_ns = {}
@@ -102,6 +115,9 @@ def command(
                 mps=mps,
                 display=os.environ.get("DISPLAY") if display is None else display,
                 metrics=address,
+                inherit=Inherit(
+                    "pix" in inherit, "rix" in inherit, nice=nice_server, watch=not no_servers
+                ),
             )
             if writer is not None:
                 daemon.recordings.start(writer[0].dup(), daemon.engine, "trace")
