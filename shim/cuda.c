@@ -107,13 +107,16 @@ static bool mark(void *lane, volatile uint32_t *word, uint32_t value, void **eve
 }
 
 static bool event_done(void *event) {
-    static CUresult (*query)(void *), (*destroy)(void *);
+    static CUresult (*query)(void *);
     if (!query) query = hw_find_in(LIBRARY, "cuEventQuery");
+    return !query || query(event) != NOT_READY;
+}
+
+static void forget(void *event) {
+    static CUresult (*destroy)(void *);
     if (!destroy) destroy = hw_find_in(LIBRARY, "cuEventDestroy_v2");
-    if (query && query(event) == NOT_READY) return false;
     if (spares < EVENTS) spare[spares++] = event;
     else if (destroy) destroy(event);
-    return true;
 }
 
 static bool lane_done(void *lane) {
@@ -127,7 +130,7 @@ static bool may_mark(void *lane) {
     return !is_recorded(stream_of(lane));
 }
 
-static const struct hw_lane_api api = {mark, event_done, lane_done, may_mark};
+static const struct hw_lane_api api = {mark, event_done, forget, lane_done, may_mark, NULL};
 
 /* ---- signatures ----------------------------------------------------------------------------------- */
 
@@ -138,12 +141,6 @@ static uint64_t kernel(const void *f, unsigned gx, unsigned gy, unsigned gz, uns
     hash = hw_mix(hash, (uint64_t)gz << 32 | bx);
     hash = hw_mix(hash, (uint64_t)by << 32 | bz);
     return hw_mix(hash, shared);
-}
-
-/* Sizes that differ by less than an eighth cost about the same. */
-static uint64_t bytes(char way, uint64_t size) {
-    int high = size ? 63 - __builtin_clzll(size) : 0;
-    return hw_mix(hw_mix(HW_SEED, (uint64_t)way), high > 3 ? size >> (high - 3) << (high - 3) : size);
 }
 
 /* ---- wrappers, generated from cuda.def ------------------------------------------------------------ */

@@ -43,16 +43,43 @@ void hw_device_ended(void *context) {
     if (device_cpu >= 0) __sync_bool_compare_and_swap(slot(context), context, NULL);
 }
 
+static long divide(cpu_set_t *device, cpu_set_t *others) {
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    CPU_ZERO(device);
+    CPU_SET(device_cpu, device);
+    CPU_ZERO(others);
+    for (long i = 0; i < cpus; i++)
+        if (i != device_cpu) CPU_SET(i, others);
+    return cpus;
+}
+
+/* A new thread is where its maker is, and has its class. */
+static _Thread_local int own_class;
+static _Thread_local struct sched_param own_priority;
+
+void hw_device_making(void) {
+    cpu_set_t device, others;
+    struct sched_param first = {.sched_priority = 1};
+    if (device_cpu < 0) return;
+    divide(&device, &others);
+    own_class = sched_getscheduler(0);
+    sched_getparam(0, &own_priority);
+    sched_setaffinity(0, sizeof device, &device);
+    sched_setscheduler(0, SCHED_FIFO, &first); /* if permitted: groups run to completion */
+}
+
+void hw_device_made(void) {
+    cpu_set_t device, others;
+    if (device_cpu < 0) return;
+    sched_setscheduler(0, own_class, &own_priority);
+    if (divide(&device, &others) > 1) sched_setaffinity(0, sizeof others, &others);
+}
+
 void hw_device_bound(void *context) {
     if (device_cpu < 0) return;
     if (__atomic_exchange_n(slot(context), context, __ATOMIC_RELAXED) == context) return;
     cpu_set_t device, others;
-    CPU_ZERO(&device);
-    CPU_SET(device_cpu, &device);
-    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    CPU_ZERO(&others);
-    for (long i = 0; i < cpus; i++)
-        if (i != device_cpu) CPU_SET(i, &others);
+    long cpus = divide(&device, &others);
     DIR *tasks = opendir("/proc/self/task");
     if (!tasks) return;
     struct dirent *entry;

@@ -7,4 +7,8 @@ void hw_device_init(void);
 void hw_device_bound(void *context);
 void hw_device_ended(void *context);
 
+/* Around a call in which a driver makes its threads: they are the device's. */
+void hw_device_making(void);
+void hw_device_made(void);
+
 #endif

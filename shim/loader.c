@@ -51,7 +51,7 @@ static void *keep(void *function) {
 void *hw_resolve(const char *name, void *own, void *caller) {
     static const char *libraries[] = {"libGL.so.1", "libGLESv2.so.2", "libEGL.so.1", "libGLX.so.0",
                                       "libOpenGL.so.0", "libX11-xcb.so.1", "libxcb.so.1",
-                                      "libcuda.so.1"};
+                                      "libcuda.so.1", "libOpenCL.so.1"};
     if (!real_dlsym) hw_find_loader();
     if (!real_dlsym || !real_dlopen) return NULL;
     int error = errno;
@@ -79,6 +79,11 @@ void *hw_find_in(const char *library, const char *name) {
     dlerror();
     errno = error;
     return found;
+}
+
+void *hw_find_beside(void *function, const char *name) {
+    Dl_info info;
+    return dladdr(function, &info) && info.dli_fname ? hw_find_in(info.dli_fname, name) : NULL;
 }
 
 /* HEADWAY_LOOKUPS names a file for it. */
@@ -111,17 +116,19 @@ static const struct hw_hook lookups[] = {
     {"glXGetProcAddressARB", (void *)glXGetProcAddressARB, (void **)&real_glXGetProcAddressARB},
 };
 
+static const struct hw_hook *find_among(const struct hw_hook *hooks, size_t count, const char *name) {
+    for (size_t i = 0; i < count; i++)
+        if (!strcmp(hooks[i].name, name)) return &hooks[i];
+    return NULL;
+}
+
 static const struct hw_hook *find_hook(const char *name) {
     if (!name) return NULL;
-    if (name[0] == 'c' && name[1] == 'u')
-        for (size_t i = 0; i < hw_cuda_hook_count; i++)
-            if (!strcmp(hw_cuda_hooks[i].name, name)) return &hw_cuda_hooks[i];
+    if (name[0] == 'c' && name[1] == 'u') return find_among(hw_cuda_hooks, hw_cuda_hook_count, name);
+    if (name[0] == 'c' && name[1] == 'l') return find_among(hw_opencl_hooks, hw_opencl_hook_count, name);
     if (strncmp(name, "gl", 2) && strncmp(name, "egl", 3) && name[0] != 'X') return NULL;
-    for (size_t i = 0; i < hw_hook_count; i++)
-        if (!strcmp(hw_hooks[i].name, name)) return &hw_hooks[i];
-    for (size_t i = 0; i < sizeof lookups / sizeof *lookups; i++)
-        if (!strcmp(lookups[i].name, name)) return &lookups[i];
-    return NULL;
+    const struct hw_hook *hook = find_among(hw_hooks, hw_hook_count, name);
+    return hook ? hook : find_among(lookups, sizeof lookups / sizeof *lookups, name);
 }
 
 /* What a look-up found: ours in its place, if it is hooked and if it exists at all. */

@@ -12,14 +12,16 @@ struct hw_hook {
 };
 
 /* Every hooked function of an API, made from its list. */
-extern const struct hw_hook hw_hooks[], hw_cuda_hooks[];
-extern const size_t hw_hook_count, hw_cuda_hook_count;
+extern const struct hw_hook hw_hooks[], hw_cuda_hooks[], hw_opencl_hooks[];
+extern const size_t hw_hook_count, hw_cuda_hook_count, hw_opencl_hook_count;
 
 /* The real function behind our own; `caller` is whoever called ours. NULL: there is none. */
 void *hw_resolve(const char *name, void *own, void *caller);
 void hw_find_loader(void);
 /* A function of this library by name, wherever it was loaded; NULL: it has none. */
 void *hw_find_in(const char *library, const char *name);
+/* A function of the library that another function is in. */
+void *hw_find_beside(void *function, const char *name);
 /* For `headway doctor`: what was looked up, and whether it is hooked. */
 void hw_note_lookup(const char *name, const char *way, bool hooked);
 

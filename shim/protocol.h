@@ -80,7 +80,8 @@ struct hw_client_page {
     uint64_t used_ns; /* GPU time of groups that went under a lease, predicted where not waited for */
     uint64_t last_ns; /* when the last of them was done */
     uint64_t free_groups; /* groups that went with no daemon to ask */
-    uint64_t implicit;    /* submissions by the driver that the gate did not see coming */
+    uint64_t implicit;    /* submissions by the driver that the gate did not see coming, and work that
+                             went though the window was full of work that could not be done */
     uint64_t methods;     /* entries of the matrix below */
     struct {
         uint32_t method, count;

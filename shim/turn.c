@@ -16,11 +16,18 @@
 #define KNOWN 3
 /* Two looks at the marks so close that a mark seen by the second was written just then. */
 #define CLOSE_NS 4000u
+/* A call that took longer was interrupted: when its work began is not known. */
+#define CALL_NS 50000u
 /* A drain that takes longer than this is waited for asleep. */
 #define SPIN_NS 2000000u
 /* A mark that takes longer may never come. */
 #define BROKEN_NS 5000000u
-#define STUCK_NS 20000000u
+/* Work may wait for the program itself, for an event that it has yet to set. When nothing got done for
+ * so long, or for four times what was predicted, the gate waits no longer: nobody hangs at it. */
+#define STUCK_NS 100000000ull
+#define STUCK_AT_MOST_NS 1000000000ull
+/* The same where the program is known to hold work back, or was found out to. */
+#define HELD_NS 1000000ull
 #define ALL ((void *)-1)
 
 struct entry { /* what a kind of work costs */
@@ -31,6 +38,7 @@ struct entry { /* what a kind of work costs */
 struct batch {
     uint32_t seq, parts, works;
     uint64_t cost_ns, issued_ns;
+    bool doubtful; /* it may have begun long before it was issued */
     volatile uint32_t *word; /* the mark; its page stays mapped whatever becomes of the daemon */
     void *event;             /* or this in its place */
     struct {
@@ -42,6 +50,7 @@ struct batch {
 
 struct lane {
     void *key;
+    const struct hw_lane_api *api;
     bool dirty; /* work went since the program last waited for it */
     uint32_t slot, first, count;
     struct batch open, ring[BATCHES];
@@ -49,7 +58,6 @@ struct lane {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct hw_channel *channel;
-static const struct hw_lane_api *lanes_api;
 static struct lane lanes[HW_LANES];
 static struct entry table[ENTRIES];
 static void *last_dirty; /* the lane whose work went last: it is dirty for sure */
@@ -57,7 +65,10 @@ static uint64_t passes, flight_ns, finished_ns, looked_ns, turn_ns;
 static bool asking, told; /* a thread waits for a turn; one was begun with the asking for it */
 static int jobs;          /* the program says itself when its job is over */
 static uint64_t job_ns, job_deadline_ns;
+static uint64_t ended, stuck_at; /* batches done so far, and when nothing more got done */
+static bool stuck;
 static _Thread_local int inside;
+static _Thread_local uint64_t called_ns; /* when this thread's work passed */
 
 uint64_t hw_mix(uint64_t hash, uint64_t value) { /* FNV-1a over whole words */
     return (hash ^ value) * 0x100000001b3ull;
@@ -90,6 +101,7 @@ static void learn(const struct batch *b, struct sight seen) {
         struct entry *e = b->part[i].entry;
         double part = b->parts == 1 ? 1 : (double)b->part[i].cost_ns / (double)b->cost_ns;
         uint64_t cost = (uint64_t)((double)seen.took_ns * part / b->part[i].works);
+        if (b->doubtful && cost < cost_of(e, UINT64_MAX)) continue;
         if (e->cost_ns && (cost < e->cost_ns ? seen.late_start : seen.late_end)) continue;
         if (!e->seen || !e->cost_ns) e->cost_ns = cost;
         else if (cost < e->cost_ns) e->cost_ns = (e->cost_ns * 3 + cost) / 4;
@@ -101,7 +113,7 @@ static void learn(const struct batch *b, struct sight seen) {
 
 /* ---- lanes and marks ------------------------------------------------------------------------- */
 
-static struct lane *lane_of(void *key) {
+static struct lane *lane_of(const struct hw_lane_api *api, void *key) {
     struct lane *unused = NULL;
     for (uint32_t i = 0; i < HW_LANES; i++) {
         if (lanes[i].key == key) return &lanes[i];
@@ -110,6 +122,7 @@ static struct lane *lane_of(void *key) {
     }
     if (!unused) return NULL;
     unused->key = key;
+    unused->api = api;
     unused->slot = (uint32_t)(unused - lanes);
     unused->dirty = false;
     return unused;
@@ -152,12 +165,32 @@ static void book(uint64_t now, bool exact) {
 
 static void find_done(struct batch *b, uint64_t now, bool exact) {
     found[found_count++] = *b;
+    ended++;
     if (found_count == sizeof found / sizeof *found) book(now, exact);
 }
 
-static bool is_done(const struct batch *b) {
-    if (b->event) return lanes_api->event_done(b->event);
+static bool is_written(const struct batch *b) {
     return (int32_t)(__atomic_load_n(b->word, __ATOMIC_ACQUIRE) - b->seq) >= 0;
+}
+
+void hw_turn_written(volatile uint32_t *word, uint32_t value) {
+    uint32_t old = __atomic_load_n(word, __ATOMIC_RELAXED);
+    while ((int32_t)(old - value) < 0)
+        if (__atomic_compare_exchange_n(word, &old, value, true, __ATOMIC_RELEASE, __ATOMIC_RELAXED)) return;
+}
+
+/* An event says it to us; the word says it to the daemon. */
+static void forget_event(const struct lane *lane, struct batch *b) {
+    hw_turn_written(b->word, b->seq);
+    lane->api->forget(b->event);
+    b->event = NULL;
+}
+
+static bool is_done(const struct lane *lane, struct batch *b) {
+    if (!b->event) return is_written(b);
+    if (!lane->api->event_done(b->event)) return false;
+    forget_event(lane, b);
+    return true;
 }
 
 /* Seen soon after it happened: within some microseconds, or a small part of what it took. */
@@ -171,7 +204,7 @@ static void reap(uint64_t now) {
     bool exact = true;
     for (uint32_t i = 0; i < HW_LANES; i++) {
         struct lane *lane = &lanes[i];
-        while (lane->count && is_done(&lane->ring[lane->first % BATCHES])) {
+        while (lane->count && is_done(lane, &lane->ring[lane->first % BATCHES])) {
             exact = exact && is_soon(&lane->ring[lane->first % BATCHES], now);
             find_done(&lane->ring[lane->first++ % BATCHES], now, exact);
             lane->count--;
@@ -184,14 +217,14 @@ static void reap(uint64_t now) {
 /* A mark behind what the lane has got so far. */
 static void close_batch(struct lane *lane) {
     struct batch *b = &lane->open;
-    if (!channel->page || lane->count == BATCHES || !lanes_api->may_mark(lane->key)) return;
+    if (!channel->page || lane->count == BATCHES || !lane->api->may_mark(lane->key)) return;
     if (!b->works && (!lane->dirty || lane->count)) return;
     b->word = &channel->page->done[lane->slot];
     b->seq = channel->page->issued[lane->slot] + 1;
     b->event = NULL;
     if (!b->works) b->issued_ns = turn_ns;
-    if (!lanes_api->mark(lane->key, b->word, b->seq, &b->event)) return;
-    if (!b->event) channel->page->issued[lane->slot] = b->seq;
+    if (!lane->api->mark(lane->key, b->word, b->seq, &b->event)) return;
+    channel->page->issued[lane->slot] = b->seq;
     lane->ring[(lane->first + lane->count++) % BATCHES] = *b;
     memset(b, 0, sizeof *b);
 }
@@ -214,7 +247,7 @@ static void lane_is_done(struct lane *lane, uint64_t now);
 static void look_for_broken(uint64_t now) {
     for (uint32_t i = 0; i < HW_LANES; i++) {
         struct lane *lane = &lanes[i];
-        if (lane->key && lane->count && lanes_api->may_mark(lane->key) && lanes_api->lane_done(lane->key))
+        if (lane->key && lane->count && lane->api->may_mark(lane->key) && lane->api->lane_done(lane->key))
             lane_is_done(lane, now);
     }
     book(now, false);
@@ -227,8 +260,29 @@ static void breathe(uint64_t since, uint64_t now) {
     pthread_mutex_lock(&lock);
 }
 
-/* Work may wait for something that only this thread will do: then nobody may wait for the work. */
-static bool is_stuck(uint64_t since, uint64_t now) { return now - since > STUCK_NS + 2 * flight_ns; }
+/* Whether the program itself keeps some of its work from being done. */
+static bool is_held_back(void) {
+    for (uint32_t i = 0; i < HW_LANES; i++)
+        if (lanes[i].key && lanes[i].api->held_back && lanes[i].api->held_back()) return true;
+    return false;
+}
+
+/* Nothing got done for too long, since `since` or since `before` batches were done. Once that was found
+ * out it is hardly waited for again until something gets done. */
+static bool is_stuck(uint64_t *since, uint64_t *before, uint64_t now) {
+    if (*before != ended) {
+        *before = ended;
+        *since = now;
+    }
+    bool again = stuck && stuck_at == ended, held = is_held_back();
+    uint64_t limit = 4 * flight_ns < STUCK_AT_MOST_NS ? 4 * flight_ns : STUCK_AT_MOST_NS;
+    if (limit < STUCK_NS) limit = STUCK_NS;
+    if (again || held) limit = again && held ? 0 : HELD_NS;
+    bool over = now - *since >= limit;
+    stuck = again || over;
+    stuck_at = ended;
+    return over;
+}
 
 /* ---- turns -------------------------------------------------------------------------------------- */
 
@@ -249,8 +303,10 @@ static void let_go(bool last) {
 /* The turn was taken back: what is in flight is waited for, then it is given. */
 static void drain(void) {
     close_all();
-    for (uint64_t since = hw_now(), now = since; in_flight() && !is_stuck(since, now); now = hw_now()) {
+    uint64_t since = hw_now(), before = ended;
+    for (uint64_t now = since; in_flight(); now = hw_now()) {
         reap(now);
+        if (in_flight() && is_stuck(&since, &before, now)) break;
         if (in_flight()) breathe(since, now);
         if (!channel->page) return;
     }
@@ -289,16 +345,18 @@ static bool begin_turn(void) {
 
 /* Predictions are no better than an eighth, so neither is the window. */
 static void wait_for_room(uint64_t cost, uint64_t window) {
-    uint64_t since = hw_now(), before = finished_ns;
+    uint64_t since = hw_now(), before = ended;
     window += cost < window / 4 ? cost / 2 : window / 8;
     for (uint64_t now = since; flight_ns && flight_ns + cost > window && leased(); now = hw_now()) {
         close_all();
         if (!in_flight()) return; /* nothing can be marked now */
         reap(now);
-        if (finished_ns != before) since = now;
-        before = finished_ns;
-        if (is_stuck(since, now)) return;
-        if (flight_ns && flight_ns + cost > window) breathe(since, now);
+        if (!flight_ns || flight_ns + cost <= window) return;
+        if (is_stuck(&since, &before, now)) {
+            if (channel->page) channel->page->implicit++;
+            return;
+        }
+        breathe(since, now);
     }
 }
 
@@ -312,11 +370,11 @@ static void in_child(void) {
     pthread_mutex_init(&lock, NULL);
     memset(lanes, 0, sizeof lanes);
     flight_ns = 0;
-    asking = told = false;
+    asking = told = stuck = false;
     last_dirty = NULL;
 }
 
-static enum hw_pass pass_slowly(void *key, uint64_t signature) {
+static enum hw_pass pass_slowly(const struct hw_lane_api *api, void *key, uint64_t signature) {
     static bool forks;
     enum hw_pass pass = HW_FREE;
     if (!channel) make_channel();
@@ -334,7 +392,7 @@ static enum hw_pass pass_slowly(void *key, uint64_t signature) {
         if (pass == HW_FREE) channel->page->free_groups++;
         else channel->page->passed++;
     }
-    struct lane *lane = lane_of(key);
+    struct lane *lane = lane_of(api, key);
     if (lane) lane->dirty = true;
     last_dirty = lane ? key : NULL;
     if (!turn_ns) turn_ns = hw_now();
@@ -355,29 +413,30 @@ enum hw_pass hw_turn_pass(const struct hw_lane_api *api, void *key, uint64_t sig
     int error = errno;
     inside++;
     pthread_mutex_lock(&lock);
-    lanes_api = api;
-    enum hw_pass pass = pass_slowly(key, signature);
+    enum hw_pass pass = pass_slowly(api, key, signature);
     if (channel && channel->page) channel->page->unmarked = 1;
     pthread_mutex_unlock(&lock);
     inside--;
     errno = error;
+    if (pass == HW_WATCHED) called_ns = hw_now();
     return pass;
 }
 
 void hw_turn_passed(const struct hw_lane_api *api, void *key, uint64_t signature, enum hw_pass pass) {
-    (void)api;
     if (pass != HW_WATCHED) return;
     int error = errno;
     inside++;
     pthread_mutex_lock(&lock);
-    struct lane *lane = channel->page && channel->daemon ? lane_of(key) : NULL;
+    struct lane *lane = channel->page && channel->daemon ? lane_of(api, key) : NULL;
     if (lane) {
         uint64_t window = channel->daemon->window_ns;
         struct entry *e = find(signature);
         struct batch *b = &lane->open;
         uint64_t cost = cost_of(e, window);
         uint32_t i = 0;
-        if (!b->works) b->issued_ns = hw_now();
+        uint64_t now = hw_now();
+        if (!b->works) b->issued_ns = now;
+        b->doubtful |= now - called_ns > CALL_NS;
         while (i < b->parts && b->part[i].entry != e) i++;
         if (i < PARTS) {
             if (i == b->parts) b->part[b->parts++] = (__typeof__(b->part[0])){.entry = e};
@@ -398,7 +457,7 @@ void hw_turn_passed(const struct hw_lane_api *api, void *key, uint64_t signature
 static void lane_is_done(struct lane *lane, uint64_t now) {
     for (; lane->count; lane->count--) {
         struct batch *b = &lane->ring[lane->first++ % BATCHES];
-        if (b->event) lanes_api->event_done(b->event); /* it is, and can be forgotten */
+        if (b->event) forget_event(lane, b);
         find_done(b, now, false);
     }
     if (lane->open.works) find_done(&lane->open, now, false);
@@ -437,7 +496,7 @@ static void settle(void *key, bool all) {
         if (!lane->key) continue;
         was |= lane->dirty;
         if (all || lane->key == key) lane_is_done(lane, now);
-        else if (lane->dirty && lanes_api->may_mark(lane->key) && lanes_api->lane_done(lane->key))
+        else if (lane->dirty && lane->api->may_mark(lane->key) && lane->api->lane_done(lane->key))
             lane_is_done(lane, now);
         dirty |= lane->dirty;
     }

@@ -11,9 +11,11 @@
 struct hw_lane_api {
     /* Makes the GPU write `value` to `word` (or an event in its place) once all before it is done. */
     bool (*mark)(void *lane, volatile uint32_t *word, uint32_t value, void **event);
-    bool (*event_done)(void *event); /* and forgets it then */
+    bool (*event_done)(void *event);
+    void (*forget)(void *event);
     bool (*lane_done)(void *lane); /* or broken: nothing more is to be waited for */
     bool (*may_mark)(void *lane); /* not while its work is only being recorded */
+    bool (*held_back)(void); /* the program holds work back that is to be started; may be NULL */
 };
 
 enum hw_pass { HW_FREE, HW_FAST, HW_WATCHED };
@@ -29,8 +31,16 @@ void hw_turn_look(void);
 /* The lane is about to go, or all of them are. */
 void hw_turn_end_lane(void *lane, bool all);
 bool hw_turn_inside(void);
+/* In the GPU's place: this mark is reached. */
+void hw_turn_written(volatile uint32_t *word, uint32_t value);
 
 uint64_t hw_mix(uint64_t hash, uint64_t value);
 #define HW_SEED 0xcbf29ce484222325ull
+
+/* The signature of a copy. Sizes that differ by less than an eighth cost about the same. */
+static inline uint64_t bytes(char way, uint64_t size) {
+    int high = size ? 63 - __builtin_clzll(size) : 0;
+    return hw_mix(hw_mix(HW_SEED, (uint64_t)way), high > 3 ? size >> (high - 3) << (high - 3) : size);
+}
 
 #endif

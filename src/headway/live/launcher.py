@@ -69,14 +69,17 @@ def device_cpu() -> int:
 def environment(
     folder: Path, token: str, *, software_gpu: int | None, more: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """The environment of a managed program; its own LD_PRELOAD is kept, after ours."""
+    """The environment of a managed program; its own LD_PRELOAD and OpenCL layers are kept, after
+    ours."""
     env = {**os.environ, **(more or {})}
-    own = env.get("LD_PRELOAD", "")
-    env["LD_PRELOAD"] = f"{library()}:{own}" if own else str(library())
+    for name in ("LD_PRELOAD", "OPENCL_LAYERS"):
+        own = env.get(name, "")
+        env[name] = f"{library()}:{own}" if own else str(library())
     env["HEADWAY_SOCKET"] = str(paths.client_socket(folder))
     env["HEADWAY_TOKEN"] = token
     if software_gpu is not None:
         env["HEADWAY_SOFTWARE_GPU"] = str(software_gpu)
         env["LP_NUM_THREADS"] = "1"
         env["LIBGL_ALWAYS_SOFTWARE"] = "1"
+        env["POCL_MAX_PTHREAD_COUNT"] = "1"
     return env

@@ -20,7 +20,7 @@ from headway.view.errors import UserError
 @click.option("--deadline", metavar="D", help="How long a job may take; by default the period.")
 @click.option("--require", is_flag=True, help="Fail rather than run unmanaged.")
 @click.option("--no-daemon", is_flag=True, help="Start no daemon if none runs.")
-@click.option("--software-gpu", is_flag=True, help="Make llvmpipe one device on one CPU.")
+@click.option("--software-gpu", is_flag=True, help="Make llvmpipe and PoCL one device on one CPU.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing.")
 @click.argument("command_line", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(

@@ -1,0 +1,383 @@
+/* Headway's interposer for OpenCL: takes work to the gate as turns (turn.h). The functions are declared in
+ * opencl.def. A program reaches them through an ICD loader; a loader that knows layers puts ours in, and
+ * where none does, functions of the same names stand before the loader's. Without the public headers none of
+ * this is built. */
+#define _GNU_SOURCE
+#include "loader.h"
+#if __has_include(<CL/cl_layer.h>)
+#define CL_TARGET_OPENCL_VERSION 300
+#define CL_USE_DEPRECATED_OPENCL_1_1_APIS
+#define CL_USE_DEPRECATED_OPENCL_1_2_APIS
+#pragma GCC visibility push(default)
+#include <CL/cl_layer.h>
+#pragma GCC visibility pop
+#include "device.h"
+#include "gate.h"
+#include "turn.h"
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what we need of OpenCL ourselves --------------------------------------------------------- */
+
+#define TOOLS \
+    TOOL(clEnqueueMarkerWithWaitList) TOOL(clEnqueueMarker) TOOL(clFlush) TOOL(clGetCommandQueueInfo) \
+    TOOL(clGetEventInfo) TOOL(clRetainEvent) TOOL(clReleaseEvent) TOOL(clSetEventCallback)
+
+static struct {
+#define TOOL(name) cl_api_##name name;
+    TOOLS
+#undef TOOL
+} tools;
+
+static bool layered; /* a loader has put the layer in: that is the way to the gate */
+static _Thread_local int within; /* a driver that calls its own functions through us is not the program */
+
+/* The loader's functions, from the library that `real` is in. */
+static void find_tools(void *real) {
+    static bool tried;
+    if (layered || __atomic_exchange_n(&tried, true, __ATOMIC_RELAXED)) return;
+#define TOOL(name) tools.name = (cl_api_##name)hw_find_beside(real, #name);
+    TOOLS
+#undef TOOL
+}
+
+/* ---- queues ------------------------------------------------------------------------------------ */
+
+/* What is known of a queue. OpenCL cannot be asked whether a queue is done: `last` is an event that comes
+ * after everything on it, if there is one. */
+struct queue {
+    cl_command_queue queue;
+    cl_event last;
+    bool in_order;
+    int users; /* as far as we saw */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct queue queues[HW_LANES];
+static int held; /* events that the program has yet to set */
+
+static struct queue *find(cl_command_queue key) {
+    for (size_t i = 0; i < HW_LANES; i++)
+        if (queues[i].queue == key) return &queues[i];
+    return NULL;
+}
+
+/* Only a queue that has taken work is asked anything: it is one. */
+static struct queue *learn(cl_command_queue key) {
+    struct queue *q = find(key);
+    cl_command_queue_properties properties = 0;
+    if (q || !(q = find(NULL)) || !tools.clGetCommandQueueInfo) return q;
+    if (tools.clGetCommandQueueInfo(key, CL_QUEUE_PROPERTIES, sizeof properties, &properties, NULL) != CL_SUCCESS)
+        return NULL;
+    *q = (struct queue){.queue = key, .users = 1};
+    q->in_order = !(properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
+    return q;
+}
+
+static void set_last(struct queue *q, cl_event event) {
+    if (q->last) tools.clReleaseEvent(q->last);
+    q->last = event;
+}
+
+/* Something went onto the queue. `covers`: its event comes after all before it. */
+static void note(cl_command_queue key, const cl_event *event, bool covers) {
+    pthread_mutex_lock(&lock);
+    struct queue *q = learn(key);
+    if (q) {
+        cl_event last = event && (covers || q->in_order) ? *event : NULL;
+        if (last && tools.clRetainEvent(last) != CL_SUCCESS) last = NULL;
+        set_last(q, last);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+static bool is_in_order(cl_command_queue key) {
+    pthread_mutex_lock(&lock);
+    const struct queue *q = find(key);
+    bool in_order = q && q->in_order;
+    pthread_mutex_unlock(&lock);
+    return in_order;
+}
+
+/* The queue on which nothing came after this event. */
+static cl_command_queue ended_by(cl_event event) {
+    cl_command_queue key = NULL;
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < HW_LANES && event && !key; i++)
+        if (queues[i].queue && queues[i].last == event) key = queues[i].queue;
+    pthread_mutex_unlock(&lock);
+    return key;
+}
+
+/* ---- marks ------------------------------------------------------------------------------------- */
+
+/* Comes when everything before it is done, also on a queue without order. It is sent on its way: work that
+ * a program has not flushed would never be done. */
+static cl_event put_marker(cl_command_queue key) {
+    cl_event event = NULL;
+    cl_int error = CL_INVALID_OPERATION;
+    if (tools.clEnqueueMarkerWithWaitList) error = tools.clEnqueueMarkerWithWaitList(key, 0, NULL, &event);
+    if (error != CL_SUCCESS && tools.clEnqueueMarker) error = tools.clEnqueueMarker(key, &event);
+    if (error != CL_SUCCESS) return NULL;
+    tools.clFlush(key);
+    return event;
+}
+
+static bool event_done(void *event) { /* an error is an end, too */
+    cl_int status = CL_COMPLETE;
+    cl_int error = tools.clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, NULL);
+    return error != CL_SUCCESS || status <= CL_COMPLETE;
+}
+
+static void forget(void *event) { tools.clReleaseEvent(event); }
+
+struct mark { /* for the daemon, which must see it also when the program does nothing */
+    volatile uint32_t *word;
+    uint32_t value;
+};
+
+static void CL_CALLBACK reached(cl_event event, cl_int status, void *data) {
+    struct mark *mark = data;
+    (void)event, (void)status;
+    hw_turn_written(mark->word, mark->value);
+    free(mark);
+}
+
+static bool mark(void *lane, volatile uint32_t *word, uint32_t value, void **event) {
+    cl_event marker = put_marker(lane);
+    struct mark *m = marker && tools.clSetEventCallback ? malloc(sizeof *m) : NULL;
+    if (m) *m = (struct mark){word, value};
+    if (m && tools.clSetEventCallback(marker, CL_COMPLETE, reached, m) != CL_SUCCESS) free(m);
+    *event = marker;
+    return marker;
+}
+
+/* A marker that was put just now comes at once if nothing stands before it. */
+#define AT_ONCE_NS 100000u
+static bool comes_at_once(cl_event marker) {
+    for (uint64_t end = hw_now() + AT_ONCE_NS; marker && hw_now() < end;)
+        if (event_done(marker)) return true;
+    return false;
+}
+
+static bool lane_done(void *lane) {
+    pthread_mutex_lock(&lock);
+    struct queue *q = find(lane);
+    bool done = !q || (q->last && event_done(q->last));
+    if (q && !q->last) done = comes_at_once(q->last = put_marker(lane));
+    pthread_mutex_unlock(&lock);
+    return done;
+}
+
+/* A queue that has never taken work may be none. */
+static bool may_mark(void *lane) {
+    pthread_mutex_lock(&lock);
+    bool known = find(lane);
+    pthread_mutex_unlock(&lock);
+    return known && tools.clFlush && tools.clGetEventInfo && tools.clRetainEvent && tools.clReleaseEvent;
+}
+
+static bool held_back(void) { return __atomic_load_n(&held, __ATOMIC_RELAXED) > 0; }
+
+static const struct hw_lane_api api = {mark, event_done, forget, lane_done, may_mark, held_back};
+
+/* ---- signatures ---------------------------------------------------------------------------------- */
+
+static uint64_t kernel(cl_kernel k, cl_uint dimensions, const size_t *global, const size_t *local) {
+    uint64_t hash = hw_mix(hw_mix(HW_SEED, (uintptr_t)k), dimensions);
+    for (cl_uint i = 0; i < dimensions && i < 3; i++)
+        hash = hw_mix(hw_mix(hash, global ? global[i] : 0), local ? local[i] : 0);
+    return hash;
+}
+
+static uint64_t volume(const size_t *region) {
+    return region ? (uint64_t)region[0] * region[1] * region[2] : 0;
+}
+
+/* ---- before and after the real functions ------------------------------------------------------------ */
+
+static bool is_ours_to_see(cl_command_queue queue) { return queue && !within && hw_gate_enabled() && !hw_turn_inside(); }
+
+static void went(cl_command_queue queue, const cl_event *event, bool blocking, uint64_t hash, enum hw_pass pass) {
+    note(queue, event, false);
+    hw_turn_passed(&api, queue, hash, pass);
+    if (!blocking) return;
+    if (is_in_order(queue)) hw_turn_synced(queue, false);
+    else hw_turn_look();
+}
+
+static void waited_for(cl_uint count, const cl_event *events) {
+    bool all = false;
+    for (cl_uint i = 0; events && i < count; i++) {
+        cl_command_queue queue = ended_by(events[i]);
+        if (queue) hw_turn_synced(queue, false);
+        all |= queue != NULL;
+    }
+    if (count && !all) hw_turn_look();
+}
+
+/* What clGetEventInfo told. */
+static bool is_over(cl_event_info what, size_t size, const void *value) {
+    return what == CL_EVENT_COMMAND_EXECUTION_STATUS && value && size >= sizeof(cl_int) &&
+           *(const cl_int *)value <= CL_COMPLETE;
+}
+
+static void count_users(cl_command_queue key, int change) {
+    bool last = false;
+    pthread_mutex_lock(&lock);
+    struct queue *q = key ? find(key) : NULL;
+    if (q) last = (q->users += change) <= 0;
+    pthread_mutex_unlock(&lock);
+    if (!last) return;
+    hw_turn_end_lane(key, false);
+    pthread_mutex_lock(&lock);
+    if ((q = find(key))) {
+        set_last(q, NULL);
+        q->queue = NULL;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- wrappers, generated from opencl.def -------------------------------------------------------------- */
+
+#define HOOK(ret, name, params, args) \
+    static cl_api_##name real_##name; \
+    static ret CL_API_CALL layer_##name params;
+#include "opencl.def"
+
+static cl_icd_dispatch target; /* what comes after the layer */
+
+/* Each of them twice: as a function of the layer, and before the loader's function. */
+#define READY(name) \
+    (real_##name || \
+     (real_##name = (cl_api_##name)hw_resolve(#name, (void *)name, __builtin_return_address(0))))
+#define TWICE(kind, ret, fault, name, params, args, ...) \
+    static ret CL_API_CALL layer_##name params { kind(ret, target.name args, __VA_ARGS__) } \
+    ret CL_API_CALL name params { \
+        if (!READY(name)) return fault; \
+        if (layered) return real_##name args; \
+        find_tools((void *)real_##name); \
+        kind(ret, real_##name args, __VA_ARGS__) \
+    }
+
+#define DO_WORK(ret, call, good, queue, blocking, event, signature) \
+    bool seen = is_ours_to_see(queue); \
+    uint64_t hash = seen ? signature : 0; \
+    enum hw_pass pass = seen ? hw_turn_pass(&api, queue, hash) : HW_FREE; \
+    within++; \
+    ret result = call; \
+    within--; \
+    if (seen && (good)) went(queue, event, blocking, hash, pass); \
+    else if (pass != HW_FREE) hw_turn_synced(NULL, false); /* nothing went: look again */ \
+    return result;
+#define WORK(name, params, args, queue, blocking, event, signature) \
+    TWICE(DO_WORK, cl_int, CL_INVALID_OPERATION, name, params, args, result == CL_SUCCESS, queue, blocking, event, signature)
+#define MAP(name, params, args, queue, blocking, event, signature) \
+    TWICE(DO_WORK, void *, NULL, name, params, args, result, queue, blocking, event, signature)
+
+#define DO_MARK(ret, call, queue, all, event) \
+    ret result = call; \
+    if (result == CL_SUCCESS && event && is_ours_to_see(queue)) note(queue, event, all); \
+    return result;
+#define MARK(name, params, args, queue, all, event) \
+    TWICE(DO_MARK, cl_int, CL_INVALID_OPERATION, name, params, args, queue, all, event)
+
+#define DO_FINISH(ret, call, queue) \
+    ret result = call; \
+    if (result == CL_SUCCESS && !within) hw_turn_synced(queue, false); \
+    return result;
+#define FINISH(name, params, args, queue) TWICE(DO_FINISH, cl_int, CL_INVALID_OPERATION, name, params, args, queue)
+
+#define DO_WAIT(ret, call, count, events) \
+    ret result = call; \
+    if (result == CL_SUCCESS && !within && !hw_turn_inside()) waited_for(count, events); \
+    return result;
+#define WAIT(name, params, args, count, events) \
+    TWICE(DO_WAIT, cl_int, CL_INVALID_OPERATION, name, params, args, count, events)
+
+#define DO_HOLD(ret, call, good, change) \
+    ret result = call; \
+    if (good) __atomic_add_fetch(&held, change, __ATOMIC_RELAXED); \
+    return result;
+#define GOOD_cl_event result
+#define GOOD_cl_int result == CL_SUCCESS
+#define HOLD(ret, name, params, args, change) TWICE(DO_HOLD, ret, (ret)0, name, params, args, GOOD_##ret, change)
+
+#define DO_KEEP(ret, call, queue, change) \
+    count_users(queue, change); \
+    ret result = call; \
+    return result;
+#define KEEP(name, params, args, queue, change) \
+    TWICE(DO_KEEP, cl_int, CL_INVALID_OPERATION, name, params, args, queue, change)
+
+#define DO_MAKE(ret, call, ...) \
+    hw_device_making(); \
+    ret result = call; \
+    hw_device_made(); \
+    return result;
+#define MAKE(name, params, args) TWICE(DO_MAKE, cl_int, CL_INVALID_OPERATION, name, params, args, )
+
+#include "opencl.def"
+
+/* ---- for every other way to them ------------------------------------------------------------------------ */
+
+const struct hw_hook hw_opencl_hooks[] = {
+#define HOOK(ret, name, params, args) {#name, (void *)name, (void **)&real_##name},
+#include "opencl.def"
+};
+
+const size_t hw_opencl_hook_count = sizeof hw_opencl_hooks / sizeof *hw_opencl_hooks;
+
+/* A program may come with more than one loader. */
+#define LOADERS 4
+static cl_icd_dispatch tables[LOADERS];
+static cl_uint loaders;
+
+cl_int CL_API_CALL clGetLayerInfo(cl_layer_info what, size_t size, void *value, size_t *needed) {
+    static const char name[] = "Headway";
+    static const cl_layer_api_version version = CL_LAYER_API_VERSION_100;
+    if (what != CL_LAYER_API_VERSION && what != CL_LAYER_NAME) return CL_INVALID_VALUE;
+    const void *answer = what == CL_LAYER_NAME ? (const void *)name : &version;
+    size_t length = what == CL_LAYER_NAME ? sizeof name : sizeof version;
+    if (value && size < length) return CL_INVALID_VALUE;
+    if (value) memcpy(value, answer, length);
+    if (needed) *needed = length;
+    return CL_SUCCESS;
+}
+
+/* A loader's table may be shorter or longer than the one we know; a function that it does not have stays so. */
+cl_int CL_API_CALL clInitLayer(cl_uint count, const cl_icd_dispatch *next, cl_uint *count_ret,
+                               const cl_icd_dispatch **ours_ret) {
+    if (!next || !count_ret || !ours_ret) return CL_INVALID_VALUE;
+    cl_uint known = sizeof target / sizeof(void *);
+    size_t size = (count < known ? count : known) * sizeof(void *);
+    cl_icd_dispatch after = {0};
+    memcpy(&after, next, size);
+    if (!after.clFinish || after.clFinish == layer_clFinish) return CL_INVALID_OPERATION; /* we are there already */
+    cl_uint number = __atomic_fetch_add(&loaders, 1, __ATOMIC_RELAXED);
+    if (number >= LOADERS) return CL_OUT_OF_RESOURCES;
+    cl_icd_dispatch *ours = &tables[number];
+    *ours = after;
+#define HOOK(ret, name, params, args) \
+    if (after.name) ours->name = layer_##name;
+#include "opencl.def"
+    if (!layered) {
+        target = after;
+#define TOOL(name) tools.name = after.name;
+        TOOLS
+#undef TOOL
+        __atomic_store_n(&layered, true, __ATOMIC_RELEASE);
+    }
+    hw_note_lookup("clInitLayer", "OPENCL_LAYERS", true);
+    *count_ret = (cl_uint)(size / sizeof(void *));
+    *ours_ret = ours;
+    return CL_SUCCESS;
+}
+
+#else
+
+const struct hw_hook hw_opencl_hooks[1];
+const size_t hw_opencl_hook_count = 0;
+
+#endif
