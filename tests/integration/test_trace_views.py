@@ -134,7 +134,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     good = trace_of(folder, "pe-four-groups")
     good.rename(folder / "good.pftrace")
     data = bytearray((folder / "good.pftrace").read_bytes())
-    data[len(data) // 2] ^= 0xFF
+    data[len(data) * 4 // 5] ^= 0xFF
     (folder / "damaged.pftrace").write_bytes(data)
     (folder / "empty.pftrace").touch()
     (folder / "good.toml").write_text("[[task]]\n")
