@@ -18,9 +18,10 @@ typedef void *CUstream;
 #define SUCCESS 0
 #define NOT_FOUND 500
 #define NOT_READY 600
+#define NOT_SUPPORTED 801
 #define LEGACY ((CUstream)1)
 #define PER_THREAD ((CUstream)2)
-#define ALL_STREAMS NULL
+#define ALL_STREAMS ((CUstream)-1)
 #define PER_THREAD_FLAG 2u
 
 struct launch { /* CUlaunchConfig */
@@ -53,13 +54,22 @@ static bool is_recorded(CUstream stream) {
     return !capturing || capturing(stream, &status) != SUCCESS || status;
 }
 
+/* What we ask of the driver must not spoil what another thread captures: threads are relaxed meanwhile. */
+#define RELAXED 2
+static int change_mode(int mode) {
+    static CUresult (*exchange)(int *);
+    if (mode < 0 || !__atomic_load_n(&captures, __ATOMIC_RELAXED)) return -1;
+    if (!exchange) exchange = hw_find_in(LIBRARY, "cuThreadExchangeStreamCaptureMode");
+    return exchange && exchange(&mode) == SUCCESS ? mode : -1;
+}
+
 /* ---- marks --------------------------------------------------------------------------------------- */
 
 /* The page that the GPU writes marks into, as the GPU sees it. */
+static uintptr_t known_page;
 static bool device_address(volatile uint32_t *word, uint64_t *address) {
     static CUresult (*add)(void *, size_t, unsigned);
     static CUresult (*get)(uint64_t *, void *, unsigned);
-    static uintptr_t known_page;
     static uint64_t known_address;
     static bool works;
     uintptr_t page = (uintptr_t)word & ~(uintptr_t)4095;
@@ -90,7 +100,7 @@ static bool mark_by_event(CUstream stream, void **event) {
     return false;
 }
 
-static bool mark(void *lane, volatile uint32_t *word, uint32_t value, void **event) {
+static bool mark_relaxed(void *lane, volatile uint32_t *word, uint32_t value, void **event) {
     static CUresult (*write)(CUstream, uint64_t, uint32_t, unsigned);
     static bool tried, unable;
     uint64_t address;
@@ -100,16 +110,29 @@ static bool mark(void *lane, volatile uint32_t *word, uint32_t value, void **eve
         if (!write) write = hw_find_in(LIBRARY, "cuStreamWriteValue32");
     }
     if (write && !unable && device_address(word, &address)) {
-        if (write(stream_of(lane), address, value, 0) == SUCCESS) return true;
-        unable = true;
+        CUresult result = write(stream_of(lane), address, value, 0);
+        if (result == SUCCESS) return true;
+        /* Else the stream is none, or the page went with its context: another one may be better. */
+        unable = result == NOT_SUPPORTED;
+        known_page = 0;
     }
     return mark_by_event(stream_of(lane), event);
+}
+
+static bool mark(void *lane, volatile uint32_t *word, uint32_t value, void **event) {
+    int mode = change_mode(RELAXED);
+    bool marked = mark_relaxed(lane, word, value, event);
+    change_mode(mode);
+    return marked;
 }
 
 static bool event_done(void *event) {
     static CUresult (*query)(void *);
     if (!query) query = hw_find_in(LIBRARY, "cuEventQuery");
-    return !query || query(event) != NOT_READY;
+    int mode = change_mode(RELAXED);
+    bool done = !query || query(event) != NOT_READY;
+    change_mode(mode);
+    return done;
 }
 
 static void forget(void *event) {
@@ -122,7 +145,10 @@ static void forget(void *event) {
 static bool lane_done(void *lane) {
     static CUresult (*query)(CUstream);
     if (!query) query = hw_find_in(LIBRARY, "cuStreamQuery");
-    return query && query(stream_of(lane)) != NOT_READY;
+    int mode = change_mode(RELAXED);
+    bool done = query && query(stream_of(lane)) != NOT_READY;
+    change_mode(mode);
+    return done;
 }
 
 static bool may_mark(void *lane) {
@@ -160,6 +186,13 @@ static enum hw_pass before(void *lane, uint64_t signature) {
     return hw_turn_pass(&api, lane, signature);
 }
 
+/* It went, or not: then no turn is kept for it. */
+static void after(void *lane, uint64_t signature, enum hw_pass pass, CUresult result) {
+    if (pass == HW_FREE) return;
+    if (result != SUCCESS) hw_turn_failed();
+    else if (pass == HW_WATCHED) hw_turn_passed(&api, lane, signature, pass);
+}
+
 #define ASYNC_ONE(name, per_thread, params, args, stream, signature) \
     CUresult name params { \
         if (!READY(name)) return NOT_FOUND; \
@@ -167,7 +200,7 @@ static enum hw_pass before(void *lane, uint64_t signature) {
         uint64_t hash = signature; \
         enum hw_pass pass = before(lane, hash); \
         CUresult result = real_##name args; \
-        if (pass == HW_WATCHED) hw_turn_passed(&api, lane, hash, pass); \
+        after(lane, hash, pass, result); \
         return result; \
     }
 #define ASYNC(since, name, twin, params, args, stream, signature) \
@@ -181,18 +214,25 @@ static enum hw_pass before(void *lane, uint64_t signature) {
         uint64_t hash = signature; \
         enum hw_pass pass = before(lane, hash); \
         CUresult result = real_##name args; \
-        if (pass == HW_WATCHED) hw_turn_passed(&api, lane, hash, pass); \
+        after(lane, hash, pass, result); \
         if (pass != HW_FREE && result == SUCCESS) hw_turn_look(); \
         return result; \
     }
 #define COPY(since, name, twin, params, args, signature) \
     COPY_ONE(name, false, params, args, signature) COPY_ONE(twin, true, params, args, signature)
 
+/* Waiting that failed may mean that nothing of the program will ever be done. */
+#define WAITED(result, done) \
+    do { \
+        if ((result) == SUCCESS) done; \
+        else if ((result) != NOT_READY) hw_turn_failed(); \
+    } while (0)
+
 #define WAIT_ONE(name, per_thread, params, args, stream) \
     CUresult name params { \
         if (!READY(name)) return NOT_FOUND; \
         CUresult result = real_##name args; \
-        if (result == SUCCESS) hw_turn_synced(lane_of(stream, per_thread), false); \
+        WAITED(result, hw_turn_synced(lane_of(stream, per_thread), false)); \
         return result; \
     }
 #define WAIT(since, name, twin, params, args, stream) \
@@ -202,7 +242,7 @@ static enum hw_pass before(void *lane, uint64_t signature) {
     CUresult name params { \
         if (!READY(name)) return NOT_FOUND; \
         CUresult result = real_##name args; \
-        if (result == SUCCESS) hw_turn_synced(NULL, true); \
+        WAITED(result, hw_turn_synced(NULL, true)); \
         return result; \
     }
 
@@ -210,24 +250,34 @@ static enum hw_pass before(void *lane, uint64_t signature) {
     CUresult name params { \
         if (!READY(name)) return NOT_FOUND; \
         CUresult result = real_##name args; \
-        if (result == SUCCESS) hw_turn_look(); \
+        WAITED(result, hw_turn_look()); \
         return result; \
     }
 
-static void count_capture(CUresult result, int change) {
-    if (change < 0 || result == SUCCESS) __atomic_add_fetch(&captures, change, __ATOMIC_RELAXED);
-    if (captures < 0) captures = 0;
+/* Whether a capture really began or ended is asked of the stream: ends in the wrong thread, or of nothing,
+ * end nothing. */
+static bool is_captured(void *lane) {
+    static CUresult (*capturing)(CUstream, int *);
+    int status = 0;
+    if (!capturing) capturing = hw_find_in(LIBRARY, "cuStreamIsCapturing");
+    return capturing && capturing(stream_of(lane), &status) == SUCCESS && status;
 }
 
-#define CAPTURE_ONE(name, params, args, change) \
+static void count_capture(bool was, bool is) {
+    if (was != is) __atomic_add_fetch(&captures, is - was, __ATOMIC_RELAXED);
+}
+
+#define CAPTURE_ONE(name, per_thread, params, args) \
     CUresult name params { \
         if (!READY(name)) return NOT_FOUND; \
+        void *lane = lane_of(stream, per_thread); \
+        bool was = is_captured(lane); \
         CUresult result = real_##name args; \
-        count_capture(result, change); \
+        count_capture(was, is_captured(lane)); \
         return result; \
     }
-#define CAPTURE(since, name, twin, params, args, change) \
-    CAPTURE_ONE(name, params, args, change) CAPTURE_ONE(twin, params, args, change)
+#define CAPTURE(since, name, twin, params, args) \
+    CAPTURE_ONE(name, false, params, args) CAPTURE_ONE(twin, true, params, args)
 
 #define END(since, name, params, args, stream) \
     CUresult name params { \

@@ -58,10 +58,12 @@ static bool is_ours(const struct hw_channel *c) { return c->fd >= 0 && socket_of
 static void forget(struct hw_channel *c) {
     if (is_ours(c)) close(c->fd);
     c->fd = -1;
-    if (c->daemon && !c->turns) munmap((void *)c->daemon, 4096);
-    if (c->page && !c->turns) munmap((void *)c->page, 4096);
-    c->daemon = NULL;
-    c->page = NULL;
+    if (!c->turns) {
+        if (c->daemon) munmap((void *)c->daemon, 4096);
+        if (c->page) munmap((void *)c->page, 4096);
+        c->daemon = NULL;
+        c->page = NULL;
+    }
     c->leased = c->granted = false;
     c->retry_ns = hw_now() + RETRY_NS;
 }
@@ -72,6 +74,8 @@ static void in_child(void) {
     pthread_mutex_init(&lock, NULL);
     for (struct hw_channel *c = channels; c; c = c->next) {
         forget(c);
+        c->daemon = NULL; /* what its parent writes is its parent's */
+        c->page = NULL;
         c->retry_ns = 0;
     }
     errno = error;
@@ -168,13 +172,19 @@ static bool greet(struct hw_channel *c) {
         return false;
     int fds[2];
     memcpy(fds, CMSG_DATA(head), sizeof fds);
-    if (welcome.magic == HW_MAGIC && welcome.version == HW_VERSION) {
-        c->daemon = map_page(fds[0], PROT_READ);
-        c->page = map_page(fds[1], PROT_READ | PROT_WRITE);
-    }
+    const volatile struct hw_daemon_page *daemon = map_page(fds[0], PROT_READ);
+    volatile struct hw_client_page *page = map_page(fds[1], PROT_READ | PROT_WRITE);
     close(fds[0]);
     close(fds[1]);
-    return c->daemon && c->page && c->daemon->magic == HW_MAGIC;
+    bool known = welcome.magic == HW_MAGIC && welcome.version == HW_VERSION;
+    if (known && daemon && page && daemon->magic == HW_MAGIC) {
+        c->daemon = daemon;
+        c->page = page;
+        return true;
+    }
+    if (daemon) munmap((void *)daemon, 4096);
+    if (page) munmap((void *)page, 4096);
+    return false;
 }
 
 /* Neither connecting nor saying something may hang when the daemon is stopped. */
@@ -224,6 +234,7 @@ static bool tell(struct hw_channel *c, uint32_t type, bool frame) {
     struct hw_message m = {
         .type = type, .seq = c->seq, .signature = c->signature, .submit_ns = c->submit_ns,
         .start_ns = c->start_ns, .finish_ns = c->finish_ns, .units = c->units, .frame = frame};
+    if (c->fd < 0) return false; /* and a new try is not put off */
     return say_to_daemon(c, &m);
 }
 

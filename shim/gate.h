@@ -42,7 +42,7 @@ struct hw_channel {
     /* what went under a lease and may still be on the GPU */
     void *pending;
     uint64_t pending_ns, unfenced_ns;
-    bool turns; /* a grant is a lease (turn.c); its pages stay mapped: the GPU and other threads use them */
+    bool turns; /* a grant is a lease (turn.c); its pages stay, even a dead daemon's: the GPU and other threads use them */
 };
 
 uint64_t hw_now(void);

@@ -52,6 +52,7 @@ struct lane {
     void *key;
     const struct hw_lane_api *api;
     bool dirty; /* work went since the program last waited for it */
+    bool gone;  /* the stream is no more, but what it had in flight goes on */
     uint32_t slot, first, count;
     struct batch open, ring[BATCHES];
 };
@@ -126,6 +127,11 @@ static struct lane *lane_of(const struct hw_lane_api *api, void *key) {
     unused->slot = (uint32_t)(unused - lanes);
     unused->dirty = false;
     return unused;
+}
+
+static void bury(struct lane *lane) {
+    lane->key = NULL;
+    lane->dirty = lane->gone = false;
 }
 
 static void show_marks(void) {
@@ -209,6 +215,7 @@ static void reap(uint64_t now) {
             find_done(&lane->ring[lane->first++ % BATCHES], now, exact);
             lane->count--;
         }
+        if (lane->gone && !lane->count) bury(lane);
     }
     book(now, exact);
     looked_ns = now;
@@ -217,7 +224,7 @@ static void reap(uint64_t now) {
 /* A mark behind what the lane has got so far. */
 static void close_batch(struct lane *lane) {
     struct batch *b = &lane->open;
-    if (!channel->page || lane->count == BATCHES || !lane->api->may_mark(lane->key)) return;
+    if (!channel->page || lane->gone || lane->count == BATCHES || !lane->api->may_mark(lane->key)) return;
     if (!b->works && (!lane->dirty || lane->count)) return;
     b->word = &channel->page->done[lane->slot];
     b->seq = channel->page->issued[lane->slot] + 1;
@@ -247,7 +254,8 @@ static void lane_is_done(struct lane *lane, uint64_t now);
 static void look_for_broken(uint64_t now) {
     for (uint32_t i = 0; i < HW_LANES; i++) {
         struct lane *lane = &lanes[i];
-        if (lane->key && lane->count && lane->api->may_mark(lane->key) && lane->api->lane_done(lane->key))
+        if (!lane->key || !lane->count) continue;
+        if (lane->gone || (lane->api->may_mark(lane->key) && lane->api->lane_done(lane->key)))
             lane_is_done(lane, now);
     }
     book(now, false);
@@ -295,6 +303,7 @@ static void let_go(bool last) {
     if (!channel->page) return;
     channel->page->last_ns = finished_ns;
     __atomic_store_n(&channel->page->busy, 0, __ATOMIC_SEQ_CST);
+    if (asking) return; /* by another thread: what it asks for must not be given back */
     bool wanted = __atomic_load_n(&channel->daemon->wanted, __ATOMIC_SEQ_CST);
     if (wanted || !__atomic_load_n(&channel->daemon->lease, __ATOMIC_SEQ_CST))
         hw_gate_tell(channel, HW_RELEASE, last);
@@ -313,18 +322,30 @@ static void drain(void) {
     if (channel->page && channel->page->busy && !leased()) let_go(false);
 }
 
+/* A turn that began with the asking goes on until the daemon has looked at it: then there is a lease, or
+ * somebody more important was first. It clears `at_once` after it has given the lease. */
+static bool is_early(void) {
+    told = told && __atomic_load_n(&channel->daemon->at_once, __ATOMIC_ACQUIRE);
+    return told;
+}
+
+/* Another thread asks: the lease will show, or there will be nobody to ask. Until then the channel is its own. */
+static bool follow(void) {
+    while (asking) {
+        if (hw_gate_take_lease(channel)) return true;
+        pthread_mutex_unlock(&lock);
+        nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+        pthread_mutex_lock(&lock);
+    }
+    return false;
+}
+
 /* Waits for the turn, with the lock held but while it waits. */
 static bool begin_turn(void) {
-    while (hw_gate_reach(channel, hw_now())) {
-        if (told && !leased()) return true;
-        told = false;
-        if (hw_gate_take_lease(channel)) return true;
-        if (asking) { /* by another thread: the lease will show */
-            pthread_mutex_unlock(&lock);
-            nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
-            pthread_mutex_lock(&lock);
-            continue;
-        }
+    for (;;) {
+        if (follow()) return true;
+        if (!hw_gate_reach(channel, hw_now())) return false;
+        if (is_early() || hw_gate_take_lease(channel)) return true;
         if (channel->page->busy) {
             drain();
             continue;
@@ -340,7 +361,6 @@ static bool begin_turn(void) {
         asking = false;
         if (!granted) return false;
     }
-    return false;
 }
 
 /* Predictions are no better than an eighth, so neither is the window. */
@@ -463,6 +483,7 @@ static void lane_is_done(struct lane *lane, uint64_t now) {
     if (lane->open.works) find_done(&lane->open, now, false);
     memset(&lane->open, 0, sizeof lane->open);
     lane->dirty = false;
+    if (lane->gone) bury(lane);
 }
 
 /* All work was waited for: the job is over, and with it the turn. */
@@ -470,7 +491,7 @@ static void rest(uint64_t now) {
     volatile struct hw_client_page *page = channel->page;
     uint64_t deadline = job_deadline_ns ? job_deadline_ns : channel->daemon ? channel->daemon->deadline_ns : 0;
     uint64_t since = job_ns ? job_ns : turn_ns;
-    if (page && channel->daemon && !channel->daemon->window_ns) {
+    if (page && channel->daemon && !channel->daemon->window_ns && turn_ns) {
         uint64_t start = turn_ns > finished_ns ? turn_ns : finished_ns;
         if (now > start) page->used_ns += now - start;
     }
@@ -496,7 +517,7 @@ static void settle(void *key, bool all) {
         if (!lane->key) continue;
         was |= lane->dirty;
         if (all || lane->key == key) lane_is_done(lane, now);
-        else if (lane->dirty && lane->api->may_mark(lane->key) && lane->api->lane_done(lane->key))
+        else if (lane->dirty && !lane->gone && lane->api->may_mark(lane->key) && lane->api->lane_done(lane->key))
             lane_is_done(lane, now);
         dirty |= lane->dirty;
     }
@@ -517,12 +538,35 @@ void hw_turn_look(void) {
     if (daemon && (daemon->wanted || daemon->deadline_ns || !daemon->lease)) settle(ALL, false);
 }
 
-void hw_turn_end_lane(void *key, bool all) {
-    settle(key, all);
+void hw_turn_failed(void) { settle(ALL, false); }
+
+/* Nobody can ask the stream any more: a mark behind its last work will tell. */
+static void part_with(void *key) {
     pthread_mutex_lock(&lock);
-    for (uint32_t i = 0; i < HW_LANES; i++)
-        if (all || lanes[i].key == key) lanes[i].key = NULL;
+    inside++;
+    reap(hw_now());
+    for (uint32_t i = 0; i < HW_LANES; i++) {
+        struct lane *lane = &lanes[i];
+        if (!key || lane->key != key) continue;
+        close_batch(lane);
+        if (!lane->count) lane_is_done(lane, hw_now());
+        lane->gone = lane->count;
+        lane->key = lane->gone ? &lane->open : NULL; /* what no new stream is called */
+    }
+    book(hw_now(), false);
+    inside--;
     pthread_mutex_unlock(&lock);
+}
+
+void hw_turn_end_lane(void *key, bool all) {
+    if (!channel || inside) return;
+    int error = errno;
+    if (!all) part_with(key);
+    settle(ALL, all);
+    pthread_mutex_lock(&lock);
+    for (uint32_t i = 0; all && i < HW_LANES; i++) lanes[i].key = NULL;
+    pthread_mutex_unlock(&lock);
+    errno = error;
 }
 
 /* ---- what a program may say itself --------------------------------------------------------------------- */

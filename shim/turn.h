@@ -28,6 +28,8 @@ void hw_turn_passed(const struct hw_lane_api *api, void *lane, uint64_t signatur
 void hw_turn_synced(void *lane, bool all);
 /* The program has waited for something: look whether that was all. */
 void hw_turn_look(void);
+/* Something failed, and with it perhaps everything: look whether anything is still to be waited for. */
+void hw_turn_failed(void);
 /* The lane is about to go, or all of them are. */
 void hw_turn_end_lane(void *lane, bool all);
 bool hw_turn_inside(void);

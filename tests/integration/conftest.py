@@ -1,4 +1,4 @@
-"""A display and built programs, once per session, for the tests that run real GL programs."""
+"""A display and built programs, once per session, for tests that run GL and CUDA programs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration import gl
+from tests.integration import cuda, gl
 
 
 @pytest.fixture(scope="session")
@@ -33,3 +33,21 @@ def bare_stage(display: str, built: Path) -> Iterator[gl.Stage]:
 def stage(bare_stage: gl.Stage) -> gl.Stage:
     bare_stage.daemon()
     return bare_stage
+
+
+@pytest.fixture(scope="session")
+def cuda_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return cuda.compile_all(tmp_path_factory.mktemp("cuda"))
+
+
+@pytest.fixture
+def gpu(cuda_programs: Path, tmp_path: Path) -> cuda.Gpu:
+    """A software GPU that nobody uses yet."""
+    return cuda.Gpu(cuda_programs, tmp_path / "gpu")
+
+
+@pytest.fixture
+def managed(gpu: cuda.Gpu, tmp_path: Path) -> Iterator[cuda.Managed]:
+    """The same, with a daemon that decides who uses it."""
+    with cuda.managed(gpu, tmp_path / "run") as made:
+        yield made

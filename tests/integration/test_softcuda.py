@@ -46,16 +46,6 @@ LAUNCHES = ("kernel", "ex", "cooperative", "extra", "graph")
 JOBS, KERNELS, WARM_UP = 4, 6, 3
 
 
-@pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return cuda.compile_all(tmp_path_factory.mktemp("cuda"))
-
-
-@pytest.fixture
-def gpu(programs: Path, tmp_path: Path) -> cuda.Gpu:
-    return cuda.Gpu(programs, tmp_path / "gpu")
-
-
 @pytest.fixture
 def started() -> Iterator[list[subprocess.Popen[str]]]:
     """Processes that a test starts and that must not outlive it."""

@@ -310,6 +310,7 @@ class Arbiter:
             if self._patience_ends_ns(channel) <= now_ns:
                 return
         channel.group = Lease(task, channel.index)
+        channel.index += 1
         self.engine.submit(channel.group, now_ns)
         decided = self.engine.dispatch(now_ns)
         if decided is not channel.group:  # its policy lets it wait, or another one's comes first
@@ -318,7 +319,6 @@ class Arbiter:
             if decided is not None:
                 self._let_go(decided, now_ns)
             return
-        channel.index += 1
         self._go(channel, now_ns)
         self._lend(channel, now_ns)
 
@@ -330,6 +330,8 @@ class Arbiter:
         if channel.pages is not None:
             channel.told_ns, channel.told = now_ns, channel.pages.counts
             channel.passed_before, _, channel.used_before_ns = channel.told
+            if channel.task is not None and channel.task.rule.per_group:
+                channel.jobs_before = channel.pages.client.jobs
             channel.pages.set_lease(True)
         if channel.turns:
             self._want(channel, bool(self.engine.queue.entries), now_ns)

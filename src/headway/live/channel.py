@@ -61,7 +61,7 @@ class Channel:
         """The online group is a lease: everything it does until it is taken back."""
         self.revoked = False
         """The lease was taken back, and it is still busy."""
-        self.used_before_ns = self.passed_before = 0
+        self.used_before_ns = self.passed_before = self.jobs_before = 0
         """What it said when its lease began."""
         self.turns = False
         """A grant is a lease, and it says when it is done with it (live/turns.py)."""

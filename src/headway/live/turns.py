@@ -25,6 +25,9 @@ DRAIN_NS = 100_000
 """How soon a turn that was taken back is looked at again: its marks may tell before its program."""
 STALLED_NS = 60_000_000
 """A program that is stopped, and was for this long, does not keep its turn."""
+QUIET_NS = 100_000_000
+"""Nor does one that sent nothing for this long: it may never ask what became of its work, as in a
+session that waits for its user. Work that takes longer is on the GPU beside that of others then."""
 
 
 def ends_ns(engine: Engine, holder: Channel, now_ns: int) -> int | None:
@@ -43,8 +46,8 @@ def _wanted_ns(engine: Engine, holder: Channel, now_ns: int) -> int:
     if task is None or pages is None:
         return now_ns
     best_rank = engine.best_ready_rank()
-    if best_rank < task.rank:
-        return now_ns
+    if best_rank < task.rank or (task.rule.per_group and pages.client.jobs != holder.jobs_before):
+        return now_ns  # or its rank was that of a job that is over: it asks again
     equal = best_rank == task.rank
     slice_ns = holder.since_lease_ns + SLICE_NS
     if not pages.busy:
@@ -53,7 +56,7 @@ def _wanted_ns(engine: Engine, holder: Channel, now_ns: int) -> int:
         return min(slice_ns, pages.last_ns + PAUSE_NS) if equal else now_ns
     if equal:
         return slice_ns if slice_ns <= now_ns else min(slice_ns, now_ns + PAUSE_NS)
-    return now_ns if _is_stalled(holder, now_ns) else now_ns + LOOK_NS
+    return now_ns if _is_over(holder, now_ns) else now_ns + LOOK_NS
 
 
 def is_wanted(engine: Engine, holder: Channel) -> bool:
@@ -72,14 +75,17 @@ def budget_left_ns(holder: Channel) -> int | None:
     return max(0, task.reserve.budget_ns - used_ns)
 
 
-def _is_stalled(holder: Channel, now_ns: int) -> bool:
-    """No sign of life for a while, because the process is stopped."""
+def _is_over(holder: Channel, now_ns: int) -> bool:
+    """No sign of life for a while, whether the process is stopped or has nothing to do."""
     assert holder.pages is not None
     page = holder.pages.client
     seen = (page.passed, page.used_ns, page.jobs)
     if seen != holder.progress:
         holder.progress, holder.progress_ns = seen, now_ns
-    return now_ns - holder.progress_ns >= STALLED_NS and _is_stopped(holder.peer.pid)
+    still_ns = now_ns - max(holder.progress_ns, holder.since_lease_ns)
+    if page.passed and still_ns >= QUIET_NS:  # who never counts what it sends says when it is done
+        return True
+    return still_ns >= STALLED_NS and _is_stopped(holder.peer.pid)
 
 
 def _is_stopped(pid: int) -> bool:

@@ -7,7 +7,7 @@
  *
  * Prints one JSON line. STREAM is null, legacy, thread, blocking or nonblocking (the default); LAUNCH is
  * kernel, ex, cooperative, extra (parameters in a buffer), graph, or future (a launch nobody knows);
- * START_AT is a time in seconds. reach.h says how VIA, PER_THREAD and VERSION reach the driver. */
+ * START_AT is a time in seconds; LINGER: stay until standard input ends. reach.h says how VIA, PER_THREAD and VERSION reach the driver. */
 #include "reach.h"
 #include <time.h>
 #include <unistd.h>
@@ -123,5 +123,7 @@ int main(int argc, char **argv) {
            "\"max_us\": %.1f, \"checksum\": %u}\n",
            mode, jobs, (double)jobs * kernels * us / elapsed, QUANTILE(.5), QUANTILE(.9), QUANTILE(.99),
            times[jobs - 1], checksum());
+    fflush(stdout);
+    while (getenv("LINGER") && getchar() != EOF) {}
     return 0;
 }

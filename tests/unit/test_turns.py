@@ -1,0 +1,464 @@
+"""Turns: who has the GPU and for how long, without processes and with our clock."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headway.engine.core import Engine
+from headway.engine.events import Recorder
+from headway.engine.model import Group
+from headway.engine.policies.overlap import Overlap
+from headway.engine.policies.prt import Prt
+from headway.engine.priorities import EarliestDeadline, Fixed, PriorityRule
+from headway.engine.reserves import ReserveSpec
+from headway.live import turns
+from headway.live.arbiter import Arbiter, Bounds
+from headway.live.channel import Channel
+from headway.live.protocol import COMPLETE, RELEASE, SUBMIT, TURNS, WITHDRAW, Message
+from headway.sim.checker import Checker
+from tests.unit import test_arbiter
+
+MS = 1_000_000
+HOLD_NS = 60 * MS
+JOBS, UNMARKED, ISSUED, DONE = 584, 600, 608, 608 + 256
+"""Where a client's page says so."""
+
+
+class Bench(test_arbiter.Bench):
+    """Channels that take turns; the test plays their clients, and the GPU."""
+
+    def __init__(self, holdoff_ns: int = 0) -> None:
+        super().__init__()
+        self.checker = Checker()
+        recorder = Recorder(self.checker.feed)
+        named = (Prt(holdoff_ns), Overlap(holdoff_ns))
+        self.engine = Engine(named=named, observers=[recorder])
+        self.arbiter = Arbiter(
+            self.engine, lambda c: self.granted.append((c.name, c.seq)), Bounds(HOLD_NS)
+        )
+
+    def turner(
+        self,
+        name: str,
+        level: int = 0,
+        *,
+        policy: str = "prt",
+        rule: PriorityRule | None = None,
+        reserve: ReserveSpec | None = None,
+        at_ns: int = 0,
+    ) -> Channel:
+        channel = self.channel(name, policy=policy, level=level, at_ns=at_ns)
+        assert channel.task is not None
+        if rule is not None:
+            self.engine.set_priority(channel.task, rule, at_ns)
+        if reserve is not None:
+            self.engine.set_reserve(channel.task, reserve, at_ns)
+        self.hear(channel, TURNS, 0, at_ns)
+        return channel
+
+    def ask(self, channel: Channel, at_ns: int) -> None:
+        self.hear(channel, SUBMIT, channel.seq + 1, at_ns)
+
+    def begin(self, channel: Channel, at_ns: int) -> None:
+        """Ask, and be on the GPU."""
+        self.ask(channel, at_ns)
+        assert is_leased(channel)
+        self.work(channel)
+
+    def work(self, channel: Channel, *, used_ns: int = 0) -> None:
+        """Something more went through its gate."""
+        assert channel.pages is not None
+        self.write(channel, 8, "<I", 1)
+        self.write(channel, 16, "<Q", channel.pages.passed + 1)
+        self.write(channel, 32, "<Q", channel.pages.used_ns + used_ns)
+        self.write(channel, UNMARKED, "<I", 1)
+
+    def mark(self, channel: Channel, issued: int, done: int) -> None:
+        self.write(channel, UNMARKED, "<I", 0)
+        self.write(channel, ISSUED, "<I", issued)
+        self.write(channel, DONE, "<I", done)
+
+    def idle(self, channel: Channel) -> None:
+        self.write(channel, 8, "<I", 0)
+
+    def rest(self, channel: Channel, at_ns: int, *, last: bool = True) -> None:
+        """It has waited for all of its work."""
+        self.idle(channel)
+        self.arbiter.heard(channel, Message(RELEASE, channel.seq, frame=last), at_ns)
+
+    def write(self, channel: Channel, at: int, layout: str, value: int) -> None:
+        assert channel.pages is not None
+        os.pwrite(channel.pages.client_fd, struct.pack(layout, value), at)
+
+    def run_until(self, end_ns: int) -> None:
+        """Let the daemon's timers come."""
+        for _ in range(10_000):
+            due_ns = self.arbiter.next_timer_ns()
+            if due_ns is None or due_ns > end_ns:
+                self.arbiter.tick(end_ns)
+                return
+            self.arbiter.tick(max(due_ns, self.engine.now_ns))
+        raise AssertionError("timers without end")
+
+
+def page(channel: Channel, at: int, layout: str = "<I") -> int:
+    """What the daemon wrote for the client."""
+    assert channel.pages is not None
+    raw = os.pread(channel.pages.daemon_fd, struct.calcsize(layout), at)
+    return int(struct.unpack(layout, raw)[0])
+
+
+def is_leased(channel: Channel) -> bool:
+    return bool(page(channel, 16))
+
+
+def is_wanted(channel: Channel) -> bool:
+    return bool(page(channel, 48))
+
+
+def may_go_at_once(channel: Channel) -> bool:
+    return bool(page(channel, 52))
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    bench = Bench()
+    yield bench
+    assert bench.checker.violations == []
+    bench.close()
+
+
+# -- leases ------------------------------------------------------------
+
+
+def test_a_grant_is_a_lease_that_lasts_while_nobody_else_comes(bench: Bench) -> None:
+    alone = bench.turner("alone")
+    bench.begin(alone, 0)
+    bench.run_until(10_000 * MS)
+    assert is_leased(alone)
+    assert not is_wanted(alone)
+    assert bench.arbiter.next_timer_ns() is None  # and nobody looks at it
+
+
+def test_who_is_more_important_takes_the_turn_at_once_but_waits_for_the_drain(bench: Bench) -> None:
+    low, high = bench.turner("low", 1), bench.turner("high", 9)
+    bench.begin(low, 0)
+    bench.ask(high, 5 * MS)
+    assert not is_leased(low)
+    assert not is_leased(high)
+    bench.rest(low, 6 * MS, last=False)
+    assert is_leased(high)
+    assert bench.granted == [("low", 1), ("high", 1)]
+
+
+def test_the_drain_is_seen_by_the_marks_before_the_program_says_it(bench: Bench) -> None:
+    low, high = bench.turner("low", 1), bench.turner("high", 9)
+    bench.begin(low, 0)
+    bench.mark(low, issued=3, done=2)
+    bench.ask(high, 5 * MS)
+    bench.run_until(6 * MS)
+    assert not is_leased(high)
+    bench.mark(low, issued=3, done=3)
+    assert bench.arbiter.next_timer_ns() == 6 * MS + turns.DRAIN_NS
+    bench.run_until(6 * MS + turns.DRAIN_NS)
+    assert is_leased(high)
+    bench.rest(low, 7 * MS, last=False)  # late, and it changes nothing
+    assert is_leased(high)
+
+
+def test_who_does_not_drain_loses_the_gpu_after_its_bound(bench: Bench) -> None:
+    low, high = bench.turner("low", 1), bench.turner("high", 9)
+    bench.begin(low, 0)
+    bench.ask(high, 5 * MS)
+    bench.run_until(5 * MS + HOLD_NS - 1)
+    assert not is_leased(high)
+    bench.run_until(5 * MS + HOLD_NS)
+    assert is_leased(high)
+    assert low.overdue == 1
+
+
+def test_a_lease_that_is_not_used_is_taken_at_once_by_whoever_asks(bench: Bench) -> None:
+    high, low = bench.turner("high", 9), bench.turner("low", 1)
+    bench.begin(high, 0)
+    bench.idle(high)  # nobody wanted it, so it said nothing
+    bench.ask(low, 50 * MS)
+    assert is_leased(low)
+    assert not is_leased(high)
+
+
+def test_who_was_just_granted_may_take_a_while_to_wake_up(bench: Bench) -> None:
+    high, low = bench.turner("high", 9), bench.turner("low", 1)
+    bench.ask(high, 0)
+    bench.ask(low, 1000)
+    assert is_leased(high)
+    bench.run_until(turns.WAKE_NS - 1)
+    assert is_leased(high)
+    bench.run_until(turns.WAKE_NS)
+    assert not is_leased(high)
+    assert is_leased(low)
+
+
+def test_equals_take_turns_of_a_slice_each(bench: Bench) -> None:
+    one, two = bench.turner("one"), bench.turner("two")
+    bench.begin(one, 0)
+    bench.ask(two, MS)
+    assert not is_wanted(one), "a pause within its slice does not end its turn"
+    bench.run_until(turns.SLICE_NS - 1)
+    assert is_leased(one)
+    bench.run_until(turns.SLICE_NS)
+    assert not is_leased(one)
+    bench.rest(one, turns.SLICE_NS + 1000, last=False)
+    assert is_leased(two)
+    bench.ask(one, turns.SLICE_NS + 2000)
+    bench.work(two)
+    bench.run_until(2 * turns.SLICE_NS)
+    assert is_leased(two)
+    bench.run_until(2 * turns.SLICE_NS + 1000)
+    assert not is_leased(two)
+
+
+def test_equals_that_rest_for_long_lose_the_rest_of_their_slice(bench: Bench) -> None:
+    one, two = bench.turner("one"), bench.turner("two")
+    bench.begin(one, 0)
+    bench.work(one)
+    bench.ask(two, MS)
+    bench.idle(one)
+    bench.write(one, 40, "<Q", MS)  # when it was done
+    bench.run_until(MS + turns.PAUSE_NS - 1)
+    assert is_leased(one)
+    bench.run_until(MS + turns.PAUSE_NS)
+    assert is_leased(two)
+
+
+def test_less_important_ones_do_not_take_the_turn_of_who_goes_on(bench: Bench) -> None:
+    high, low = bench.turner("high", 9), bench.turner("low", 1)
+    bench.begin(high, 0)
+    bench.ask(low, MS)
+    for now_ms in range(2, 1000, 5):
+        bench.work(high)
+        bench.run_until(now_ms * MS)
+    assert is_leased(high)
+    bench.rest(high, 1000 * MS)
+    assert is_leased(low)
+
+
+def test_who_sends_nothing_and_says_nothing_does_not_keep_its_turn_for_ever(bench: Bench) -> None:
+    high, low = bench.turner("high", 9), bench.turner("low", 1)
+    bench.begin(high, 0)
+    bench.ask(low, MS)
+    bench.run_until(turns.QUIET_NS - MS)
+    assert is_leased(high)
+    bench.run_until(turns.QUIET_NS + turns.LOOK_NS + HOLD_NS + MS)
+    assert is_leased(low)
+
+
+def test_a_rest_ends_the_hold_off_and_a_drain_does_not() -> None:
+    for last in (True, False):
+        bench = Bench(holdoff_ns=2 * MS)
+        high, low = bench.turner("high", 9), bench.turner("low", 1)
+        bench.begin(high, 0)
+        bench.ask(low, MS)
+        bench.rest(high, 2 * MS, last=last)
+        assert is_leased(low) == last
+        bench.run_until(4 * MS)
+        assert is_leased(low)
+        bench.close()
+
+
+def test_done_before_the_answer_withdraws_the_asking(bench: Bench) -> None:
+    """Who may go at once can be done before it was granted."""
+    first, late = bench.turner("first", 5), bench.turner("late", 1)
+    bench.begin(first, 0)
+    bench.ask(late, MS)
+    bench.rest(late, MS + 1)
+    bench.rest(first, 2 * MS)
+    assert not is_leased(late)
+    assert bench.granted == [("first", 1)]
+
+
+# -- going at once ------------------------------------------------------------
+
+
+def test_overlap_goes_beside_the_one_that_drains(bench: Bench) -> None:
+    low = bench.turner("low", 1)
+    high = bench.turner("high", 9, policy="overlap")
+    bench.begin(low, 0)
+    assert may_go_at_once(high)
+    assert not may_go_at_once(low)
+    bench.ask(high, 5 * MS)
+    assert is_leased(high)
+    assert not is_leased(low)
+    assert not may_go_at_once(high)  # it has begun
+    bench.rest(low, 6 * MS, last=False)
+    bench.ask(low, 6 * MS)
+    assert not is_leased(low)
+    bench.rest(high, 7 * MS)
+    assert is_leased(low)
+    assert may_go_at_once(high)
+
+
+def test_nobody_goes_at_once_beside_who_is_as_important_or_without_budget(bench: Bench) -> None:
+    equal = bench.turner("equal", 9)
+    over = bench.turner("over", 9, policy="overlap")
+    poor = bench.turner("poor", 10, policy="overlap", reserve=ReserveSpec("pe", 2 * MS, 10 * MS))
+    assert may_go_at_once(over)
+    assert may_go_at_once(poor)
+    bench.begin(poor, 0)
+    bench.work(poor, used_ns=5 * MS)
+    bench.rest(poor, 5 * MS)
+    bench.begin(equal, 5 * MS)
+    assert not may_go_at_once(over)
+    assert not may_go_at_once(poor)
+    bench.ask(over, 5 * MS)
+    assert not is_leased(over)
+
+
+def test_overlap_admits_beside_less_important_groups_only() -> None:
+    engine = Engine(named=(Overlap(0),))
+    tasks = {}
+    for name, level in (("low", 1), ("high", 9), ("peer", 9), ("top", 10)):
+        tasks[name], _ = engine.add_task(name, 0, policy="overlap", priority=Fixed(level))
+        engine.submit(Group(tasks[name], 0), 0)
+    went = []
+    while (group := engine.dispatch(0)) is not None:
+        went.append(group.task.name)
+    assert went == ["top"]
+    engine = Engine(named=(Overlap(0),))
+    went = []
+    for name, level in (("low", 1), ("high", 9), ("peer", 9), ("top", 10)):
+        task, _ = engine.add_task(name, 0, policy="overlap", priority=Fixed(level))
+        engine.submit(Group(task, 0), 0)
+        while (group := engine.dispatch(0)) is not None:
+            went.append(group.task.name)
+    assert went == ["low", "high", "top"]
+
+
+# -- budgets and deadlines ------------------------------------------------------------
+
+
+def test_a_turn_ends_with_its_budget_and_debt_is_paid_back(bench: Bench) -> None:
+    greedy = bench.turner("greedy", reserve=ReserveSpec("pe", 3 * MS, 10 * MS))
+    bench.begin(greedy, 0)
+    assert bench.arbiter.next_timer_ns() == 3 * MS
+    bench.work(greedy, used_ns=2 * MS)
+    bench.run_until(3 * MS)
+    assert is_leased(greedy)
+    bench.work(greedy, used_ns=6 * MS)
+    bench.run_until(8 * MS)
+    assert not is_leased(greedy)
+    bench.rest(greedy, 8 * MS, last=False)
+    bench.ask(greedy, 8 * MS)
+    assert greedy.task is not None
+    assert greedy.task.gpu_ns == 8 * MS
+    bench.run_until(19 * MS)
+    assert not is_leased(greedy)  # 3 - 8 + 3 is not above 0
+    bench.run_until(20 * MS)
+    assert is_leased(greedy)
+
+
+def test_a_group_that_was_not_let_go_is_not_another_one_later(bench: Bench) -> None:
+    """Without budget no lease follows a rest; the trace must not show one group twice."""
+    poor = bench.turner("poor", reserve=ReserveSpec("pe", 2 * MS, 10 * MS))
+    bench.begin(poor, 0)
+    bench.work(poor, used_ns=5 * MS)
+    bench.rest(poor, 5 * MS)
+    assert not is_leased(poor)
+    bench.ask(poor, 6 * MS)
+    assert bench.checker.violations == []
+
+
+def test_the_earlier_deadline_goes_first(bench: Bench) -> None:
+    names = ("busy", "late", "soon")
+    busy, late, soon = (bench.turner(name, rule=EarliestDeadline(0)) for name in names)
+    busy.deadline_ns, late.deadline_ns, soon.deadline_ns = MS, 90 * MS, 20 * MS
+    bench.begin(busy, 0)
+    bench.ask(late, 0)
+    bench.ask(soon, 5 * MS)
+    bench.rest(busy, 6 * MS)
+    assert is_leased(soon)
+    bench.work(soon)
+    bench.rest(soon, 7 * MS)
+    assert is_leased(late)
+
+
+def test_the_deadline_of_a_job_that_is_over_does_not_count_for_the_next(bench: Bench) -> None:
+    holder, other = (bench.turner(name, rule=EarliestDeadline(0)) for name in ("holder", "other"))
+    holder.deadline_ns, other.deadline_ns = 100 * MS, 50 * MS
+    bench.begin(holder, 0)
+    bench.idle(holder)
+    bench.write(holder, JOBS, "<Q", 1)  # nobody wanted the turn, so it said nothing
+    bench.work(holder)  # the next job
+    bench.ask(other, 90 * MS)
+    assert not is_leased(holder)
+    bench.rest(holder, 91 * MS, last=False)
+    assert is_leased(other)
+
+
+# -- anything ------------------------------------------------------------
+
+
+ACTIONS = st.sampled_from(
+    ("ask", "announce", "work", "marks", "idle", "rest", "drain", "withdraw", "complete", "stray")
+)
+STEPS = st.lists(st.tuples(st.integers(0, 3), ACTIONS, st.integers(0, 20 * MS)), max_size=60)
+
+
+def act(bench: Bench, channel: Channel, action: str, now_ns: int) -> None:
+    if action in ("ask", "announce"):
+        bench.ask(channel, now_ns)
+    if action in ("work", "announce"):
+        bench.work(channel, used_ns=MS // 2)
+    elif action == "marks":
+        bench.mark(channel, issued=now_ns % 7, done=now_ns % 5)
+    elif action == "idle":
+        bench.idle(channel)
+    elif action in ("rest", "drain"):
+        bench.rest(channel, now_ns, last=action == "rest")
+    elif action == "withdraw":
+        bench.hear(channel, WITHDRAW, channel.seq, now_ns)
+    elif action == "complete":
+        bench.hear(channel, COMPLETE, channel.seq, now_ns)
+    elif action == "stray":
+        bench.hear(channel, RELEASE, channel.seq + 7, now_ns)
+
+
+@settings(max_examples=150, deadline=None)
+@given(STEPS, st.integers(0, 3))
+def test_whatever_happens_one_has_the_gpu_and_nobody_starves(
+    steps: list[tuple[int, str, int]], waiter: int
+) -> None:
+    bench = Bench(holdoff_ns=2 * MS)
+    reserve = ReserveSpec("pe", 5 * MS, 20 * MS)
+    channels = [
+        bench.turner("low", 1),
+        bench.turner("equal", 1),
+        bench.turner("high", 9),
+        bench.turner("bounded", 5, reserve=reserve),
+    ]
+    now_ns = 0
+    for who, action, wait_ns in steps:
+        now_ns += wait_ns
+        bench.run_until(now_ns)
+        act(bench, channels[who], action, now_ns)
+        online = [c for c in channels if c.leased and not c.revoked]
+        assert len(online) <= 1, online
+        assert all(c.leased for c in channels if is_leased(c))
+    others = [c for c in channels if c is not channels[waiter]]
+    for channel in others:  # they are done with everything
+        bench.idle(channel)
+        bench.hear(channel, WITHDRAW, channel.seq, now_ns)
+        bench.rest(channel, now_ns)
+    bench.idle(channels[waiter])
+    bench.ask(channels[waiter], now_ns)
+    bench.run_until(now_ns + 2_000 * MS)
+    assert channels[waiter].seq in {
+        seq for name, seq in bench.granted if name == channels[waiter].name
+    }
+    assert bench.checker.violations == []
+    bench.close()
