@@ -4,7 +4,7 @@
  * this is built. */
 #define _GNU_SOURCE
 #include "loader.h"
-#if __has_include(<CL/cl_layer.h>)
+#if !defined(HEADWAY_WITHOUT_OPENCL) && __has_include(<CL/cl_layer.h>)
 #define CL_TARGET_OPENCL_VERSION 300
 #define CL_USE_DEPRECATED_OPENCL_1_1_APIS
 #define CL_USE_DEPRECATED_OPENCL_1_2_APIS
@@ -25,7 +25,7 @@
     TOOL(clGetEventInfo) TOOL(clRetainEvent) TOOL(clReleaseEvent) TOOL(clSetEventCallback)
 
 static struct {
-#define TOOL(name) cl_api_##name name;
+#define TOOL(name) __typeof__(&name) name;
     TOOLS
 #undef TOOL
 } tools;
@@ -37,7 +37,7 @@ static _Thread_local int within; /* a driver that calls its own functions throug
 static void find_tools(void *real) {
     static bool tried;
     if (layered || __atomic_exchange_n(&tried, true, __ATOMIC_RELAXED)) return;
-#define TOOL(name) tools.name = (cl_api_##name)hw_find_beside(real, #name);
+#define TOOL(name) tools.name = (__typeof__(&name))hw_find_beside(real, #name);
     TOOLS
 #undef TOOL
 }
@@ -242,7 +242,7 @@ static void count_users(cl_command_queue key, int change) {
 /* ---- wrappers, generated from opencl.def -------------------------------------------------------------- */
 
 #define HOOK(ret, name, params, args) \
-    static cl_api_##name real_##name; \
+    static __typeof__(&name) real_##name; \
     static ret CL_API_CALL layer_##name params;
 #include "opencl.def"
 
@@ -251,7 +251,7 @@ static cl_icd_dispatch target; /* what comes after the layer */
 /* Each of them twice: as a function of the layer, and before the loader's function. */
 #define READY(name) \
     (real_##name || \
-     (real_##name = (cl_api_##name)hw_resolve(#name, (void *)name, __builtin_return_address(0))))
+     (real_##name = (__typeof__(&name))hw_resolve(#name, (void *)name, __builtin_return_address(0))))
 #define TWICE(kind, ret, fault, name, params, args, ...) \
     static ret CL_API_CALL layer_##name params { kind(ret, target.name args, __VA_ARGS__) } \
     ret CL_API_CALL name params { \

@@ -46,6 +46,7 @@ def build(folder: Path) -> None:
     library = ROOT / "src" / "headway" / "live" / "libheadway.so"
     shim = sorted(str(path) for path in (ROOT / "shim").glob("*.c"))
     options = ["-std=gnu11", "-O2", "-g", "-fPIC", "-shared", "-fvisibility=hidden"]
+    options.append("-DHEADWAY_WITHOUT_OPENCL")  # these are CUDA programs
     commands = [["gcc", *options, "-o", str(library), *shim, "-ldl", "-lpthread"]]
     for source in sorted(HERE.glob("*.cu")):
         target = str(folder / source.stem)
