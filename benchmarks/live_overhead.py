@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import re
 import statistics
 import sys
 from collections.abc import Callable
@@ -74,13 +73,13 @@ def glmark(stage: gl.Stage, given: tuple[str, ...] | None, seconds: float) -> fl
     """Frames per second, as glmark2 counts them."""
     scene = f"build:duration={seconds}"
     text = output(stage, given, "glmark2-es2", "-s", "320x240", "-b", scene)
-    return number_in(r"FPS: (\d+)", text)
+    return gl.number_in(r"FPS: (\d+)", text)
 
 
 def gate(stage: gl.Stage, given: tuple[str, ...] | None, seconds: float) -> float:
     """Groups per second, each one tiny clear."""
     text = output(stage, given, str(stage.built / "gates"), str(min(seconds, 1.0)))
-    return 1e9 / number_in(r"(\d+) ns per group", text)
+    return gl.gate_rate(text)
 
 
 def without_headway(stage: gl.Stage) -> dict[str, str]:
@@ -93,13 +92,6 @@ def output(stage: gl.Stage, given: tuple[str, ...] | None, *command: str) -> str
         env = {k: v for k, v in without_headway(stage).items() if k != "HEADWAY_DIR"}
         return stage.run(*command, headway=False, env=env).stdout
     return stage.run(*command, options=["-q", *given]).stdout
-
-
-def number_in(pattern: str, text: str) -> float:
-    found = re.search(pattern, text)
-    if found is None:
-        raise SystemExit(f"expected {pattern!r} in the program's output, found:\n{text}")
-    return float(found[1])
 
 
 def report(seen: dict[tuple[str, str], list[float]], programs: list[str]) -> None:

@@ -7,6 +7,7 @@ import fcntl
 import functools
 import json
 import os
+import re
 import shutil
 import signal
 import struct
@@ -35,7 +36,16 @@ LIBRARIES = {
     "widget": ["-lEGL", "-lGLESv2", "-lX11"],
     "xclient": ["-lX11"],
 }
-NEEDED = ("Xvfb", "Xephyr", "gcc", "es2gears_x11", "glxgears", "glmark2-es2", "taskset")
+NEEDED = (
+    "Xvfb",
+    "Xephyr",
+    "gcc",
+    "es2gears_x11",
+    "glxgears",
+    "glmark2-es2",
+    "mplayer",
+    "taskset",
+)
 
 
 def missing() -> list[str]:
@@ -123,12 +133,7 @@ class Program:
         return int(struct.unpack_from("<Q", data)[0]) if len(data) >= 8 else 0
 
     def frame_rate(self, seconds: float, *, warm_up: float = 0.5) -> float:
-        wait_until(lambda: self.frames() > 0 or self.ended(), "a first frame")
-        assert not self.ended(), "the program ended before it was measured"
-        time.sleep(warm_up)
-        before, start = self.frames(), time.monotonic()
-        time.sleep(seconds)  # it is the time that is measured
-        return (self.frames() - before) / (time.monotonic() - start)
+        return frame_rates([self], seconds, warm_up=warm_up)[0]
 
     def ended(self) -> bool:
         return self.process.poll() is not None
@@ -137,6 +142,20 @@ class Program:
         if not self.ended():
             self.process.send_signal(number)
         return self.process.wait(timeout=20)
+
+
+def frame_rates(
+    programs: Sequence[Program], seconds: float, *, warm_up: float = 0.5
+) -> list[float]:
+    """Frames per second of programs that run at the same time."""
+    for program in programs:
+        wait_until(lambda p=program: p.frames() > 0 or p.ended(), "a first frame")  # type: ignore[misc]
+        assert not program.ended(), "the program ended before it was measured"
+    time.sleep(warm_up)
+    before, start = [program.frames() for program in programs], time.monotonic()
+    time.sleep(seconds)  # it is the time that is measured
+    took = time.monotonic() - start
+    return [(p.frames() - was) / took for p, was in zip(programs, before, strict=True)]
 
 
 @dataclass
@@ -152,6 +171,7 @@ class Stage:
     def environment(self, **more: str) -> dict[str, str]:
         env = {k: v for k, v in os.environ.items() if not k.startswith("HEADWAY_")}
         env |= {"DISPLAY": self.display, "HEADWAY_DIR": str(self.folder)}
+        env |= {"MPLAYER_HOME": str(self.folder)}  # mplayer writes one, and ours is none of its
         return env | {"LIBGL_ALWAYS_SOFTWARE": "1", **more}
 
     def unmanaged(self) -> dict[str, str]:
@@ -178,6 +198,7 @@ class Stage:
     ) -> Program:
         """Start a program under Headway, or in the given environment as it is."""
         counter = self.folder / f"frames-{len(self.programs)}"
+        counter.unlink(missing_ok=True)  # what the one before showed does not count
         if env is None:
             prefix = [HEADWAY, "run", "-q", "--software-gpu", *options, "--"]
             env = self.environment(LD_PRELOAD=str(self.built / "count.so"))
@@ -253,6 +274,17 @@ def stage(display: str, built: Path) -> Iterator[Stage]:
             made.close()
 
 
+@contextlib.contextmanager
+def new_stage() -> Iterator[Stage]:
+    """Display, programs and folder, all of them new: for a measurement of its own."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        xvfb() as display,
+        stage(display, compile_programs(Path(folder))) as made,
+    ):
+        yield made
+
+
 @functools.cache
 def runs_as_one_device() -> bool:
     """With one CPU the GPU and everything else share it, and nothing can be measured."""
@@ -275,6 +307,8 @@ class Case:
     """None: nobody at the gate."""
     reserve: tuple[str, ...] = ()
     """Options that give the bombs a budget."""
+    own: tuple[str, ...] = ()
+    """Options of the important program."""
 
 
 def cases(bombs: int) -> list[Case]:
@@ -291,25 +325,45 @@ def cases(bombs: int) -> list[Case]:
     ]
 
 
+def start_rivals(stage: Stage, case: Case, command: Sequence[str] = ()) -> None:
+    """The bombs, or others in their place, at work."""
+    command = command or (str(stage.built / "bomb"), BOMB_SECONDS)
+    names = [f"bomb{number}" for number in range(case.bombs)]
+    for name in names:
+        if case.policy is None:
+            stage.start(*command, env=stage.unmanaged())
+        else:
+            low = ("--name", name, "--priority", "1", "--policy", case.policy, *case.reserve)
+            stage.start(*command, options=low)
+    if case.policy is not None:
+        wait_until(lambda: all(map(stage.is_managed, names)), "all bombs at the gate")
+
+
+def start_important(stage: Stage, case: Case, command: Sequence[str] = (GEARS,)) -> Program:
+    if case.policy is None:
+        return stage.start(*command, env=stage.unmanaged())
+    high = ("--name", "important", "--priority", "9", "--policy", case.policy, *case.own)
+    return stage.start(*command, options=high)
+
+
 def measure(stage: Stage, case: Case, seconds: float) -> float:
     """Frames per second of the important program in such company."""
-    bomb = (str(stage.built / "bomb"), BOMB_SECONDS)
     try:
-        if case.policy is None:
-            for _ in range(case.bombs):
-                stage.start(*bomb, env=stage.unmanaged())
-            gears = stage.start(GEARS, env=stage.unmanaged())
-        else:
-            policy = ("--policy", case.policy)
-            for number in range(case.bombs):
-                low = ("--name", f"bomb{number}", "--priority", "1", *policy, *case.reserve)
-                stage.start(*bomb, options=low)
-            names = [f"bomb{number}" for number in range(case.bombs)]
-            wait_until(lambda: all(map(stage.is_managed, names)), "all bombs at the gate")
-            gears = stage.start(GEARS, options=("--name", "gears", "--priority", "9", *policy))
-        return gears.frame_rate(seconds)
+        start_rivals(stage, case)
+        return start_important(stage, case).frame_rate(seconds)
     finally:
         stage.stop_programs()
+
+
+def gate_rate(output: str) -> float:
+    """Groups per second, from what tests/programs/gates.c says."""
+    return 1e9 / number_in(r"(\d+) ns per group", output)
+
+
+def number_in(pattern: str, text: str) -> float:
+    found = re.search(pattern, text)
+    assert found is not None, f"expected {pattern!r} in the program's output, found:\n{text}"
+    return float(found[1])
 
 
 def table(rates: Mapping[str, float], alone: float) -> str:

@@ -62,3 +62,11 @@ void glXSwapBuffers(void *display, unsigned long drawable) {
     if (frames) ++*frames;
     next(display, drawable);
 }
+
+/* SDL looks its swap up where a preloaded library is not seen; games that use SDL call this. */
+void SDL_GL_SwapWindow(void *window) {
+    static void (*next)(void *);
+    if (!next) next = (void (*)(void *))dlsym(RTLD_NEXT, "SDL_GL_SwapWindow");
+    if (frames) ++*frames;
+    next(window);
+}
