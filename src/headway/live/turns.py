@@ -21,6 +21,9 @@ LOOK_NS = 5_000_000
 """How soon a turn that is in use is looked at again while less important ones wait."""
 WAKE_NS = 2_000_000
 """How long a program may take to begin a turn that it has waited for."""
+CLOSE_NS = 2_500_000
+"""So long before the end of its reserve's period a turn is taken back, that it drains by then; at
+most a sixteenth of the period."""
 DRAIN_NS = 100_000
 """How soon a turn that was taken back is looked at again: its marks may tell before its program."""
 STALLED_NS = 60_000_000
@@ -35,7 +38,7 @@ def ends_ns(engine: Engine, holder: Channel, now_ns: int) -> int | None:
     times = []
     left_ns = budget_left_ns(holder)
     if left_ns is not None:
-        times.append(now_ns + left_ns)
+        times += [now_ns + left_ns, _books_close_ns(holder)]
     if engine.queue.entries:
         times.append(_wanted_ns(engine, holder, now_ns))
     return min(times, default=None)
@@ -73,6 +76,17 @@ def budget_left_ns(holder: Channel) -> int | None:
         return None
     used_ns = max(0, pages.used_ns - holder.used_before_ns)
     return max(0, task.reserve.budget_ns - used_ns)
+
+
+def _books_close_ns(holder: Channel) -> int:
+    """Turns are charged when they end: one that went on over the end of its reserve's period would
+    be charged to the next, and what was left of this one would be lost."""
+    assert holder.task is not None
+    assert holder.task.reserve is not None
+    reserve = holder.task.reserve
+    early_ns = min(CLOSE_NS, reserve.period_ns // 16)
+    periods = (holder.since_lease_ns + early_ns - reserve.anchor_ns) // reserve.period_ns + 1
+    return reserve.anchor_ns + periods * reserve.period_ns - early_ns
 
 
 def _is_over(holder: Channel, now_ns: int) -> bool:
