@@ -33,9 +33,6 @@ typedef void *GLsync;
 #define GL_READ_WRITE 0x88BA
 #define GL_QUERY_RESULT 0x8866
 
-/* How much work may stand behind the last fence where nothing is split. */
-#define UNFENCED_NS 62500u
-
 enum { CLASS_PIXELS, CLASS_VERTICES };
 
 /* ---- groups -------------------------------------------------------------------------------- */
@@ -241,13 +238,17 @@ static void wait_pending(struct hw_channel *c) {
 /* Under a lease nothing waits; a fence now and then lets a later moment tell whether it is done. One
  * behind every tiny group would cost more than the gate: what a fence may miss is short. */
 static void mark_pending(struct hw_channel *c, uint64_t cost_ns, uint64_t bound) {
+    if (!bound) { /* nobody else is there: whoever comes meets at most what the driver has queued, once */
+        c->pending_ns = c->unfenced_ns = 0;
+        return;
+    }
     c->pending_ns += cost_ns;
     c->unfenced_ns += cost_ns;
     if (!c->fences) { /* then only finishing keeps the backlog short */
-        if (bound && c->pending_ns > 2 * bound) wait_done(c);
+        if (c->pending_ns > 2 * bound) wait_done(c);
         return;
     }
-    if (cost_ns && c->unfenced_ns < (bound ? bound / 8 : UNFENCED_NS)) return;
+    if (cost_ns && c->unfenced_ns < bound / 8) return;
     if (c->pending) delete_fence(c->pending);
     c->pending = make_fence(c);
     c->unfenced_ns = 0;

@@ -279,16 +279,14 @@ def test_what_was_lent_to_a_stopped_clients_server_comes_back(desk: Desk) -> Non
 # -- what is done around a swap --------------------------------------------------------------------
 
 
-def test_who_is_alone_on_a_display_is_asked_nothing(desk: Desk) -> None:
+def test_who_has_no_reserve_is_asked_nothing(desk: Desk) -> None:
     desk.displays = {CLIENT}
     client = desk.join("client", CLIENT)
     second = desk.join("second", CLIENT)
     assert desk.word(client) == desk.word(second) == 0
     other = desk.join("other", OTHER)
-    assert desk.word(client) == AWAIT
-    assert desk.word(other) == 0  # it shows nothing there
-    desk.dies(other, 1)
     assert desk.word(client) == 0
+    assert desk.word(other) == 0  # it shows nothing there
 
 
 def test_what_a_server_on_the_cpu_does_is_charged_to_a_reserve(desk: Desk) -> None:
@@ -334,7 +332,7 @@ def test_each_protocol_can_be_switched_off(
     desk = Desk(inherit)
     on_display(desk, monkeypatch)
     desk.displays = {CLIENT}
-    client = desk.join("client", CLIENT)
+    client = desk.join("client", CLIENT, reserve=FIVE)
     desk.join("other", OTHER)
     assert desk.word(client) == expected
     desk.close()

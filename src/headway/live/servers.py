@@ -218,10 +218,11 @@ class Servers:
             return 0
         if server.peer.pid in self._channels:
             return AWAIT | TELL | YIELD
-        if len(self._channels) == 1 and task.reserve is None:
-            return 0  # it has the GPU for itself and no budget to keep: it waits for nothing
-        charged = AWAIT if self.inherit.rix else YIELD
-        return charged | (AWAIT | TELL if self.inherit.nice and self.inherit.pix else 0)
+        charged = 0  # without a budget there is nothing to charge, and it waits for nothing
+        if task.reserve is not None:
+            charged = AWAIT if self.inherit.rix else YIELD
+        nice = len(self._channels) > 1 and self.inherit.nice and self.inherit.pix
+        return charged | (AWAIT | TELL if nice else 0)
 
     # -- requests ----------------------------------------------------------------------------
 
