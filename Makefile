@@ -47,6 +47,15 @@ bench-live: setup ## Protection, overhead, latency, deaths and fuzz of the live 
 	$(BIN)/python -m benchmarks.daemon_latency
 	$(BIN)/python -m benchmarks.kill_campaign
 	$(BIN)/python -m benchmarks.protocol_fuzz
+	$(BIN)/python -m benchmarks.tracing
+
+.PHONY: bench-desktop
+bench-desktop: setup ## Windows, window servers, video, a game, prediction and ticks (fifteen minutes)
+	$(BIN)/python -m benchmarks.inheritance
+	$(BIN)/python -m benchmarks.desktop_video
+	$(BIN)/python -m benchmarks.desktop_ticks
+	$(BIN)/python -m benchmarks.desktop_prediction
+	$(BIN)/python -m benchmarks.desktop_openarena
 
 .PHONY: clean
 clean: ## Remove what was built
