@@ -110,7 +110,7 @@ def test_programs_on_an_x_server_of_the_gpu_show_the_same_and_the_trace_keeps_th
         assert names == {"Xephyr": 1, "Xvfb": 1}
     assert headway("stop", env=bare_stage.environment()).returncode == 0
     assert daemon.wait(timeout=20) == 0
-    check = headway("check", trace, "--tolerance-ns", str(TOLERANCE_NS))
+    check = headway("check", trace, "--tolerance", f"{TOLERANCE_NS}ns")
     assert check.returncode == 0, check.stdout + check.stderr
     events = Counter(type(event) for event in read_events(trace))
     assert events[Entered] >= 20
