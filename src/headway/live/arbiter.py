@@ -31,7 +31,9 @@ from headway.live.protocol import (
 FASTEST_NS = 100
 """No gate is passed faster than that."""
 LOOK_AGAIN_NS = 500_000
-"""How soon a lease that is in use is looked at again while others wait."""
+"""How soon a lease that is in use is looked at again while others as important wait."""
+LOOK_LATER_NS = 5_000_000
+"""The same while only less important ones wait: each look takes CPU time from the programs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,7 +372,8 @@ class Arbiter:
         page = pages.client
         last_ns = max(min(page.last_ns, now_ns), holder.since_lease_ns)
         pause_ns = task.policy.holdoff_ns if self.engine.best_ready_rank() > task.rank else 0
-        idle_ns = now_ns + max(pause_ns, LOOK_AGAIN_NS) if page.busy else last_ns + pause_ns
+        look_ns = max(pause_ns, LOOK_LATER_NS) if pause_ns else LOOK_AGAIN_NS
+        idle_ns = now_ns + look_ns if page.busy else last_ns + pause_ns
         return min(idle_ns, self._patience_ends_ns(holder))
 
     def take_back(self, channel: Channel, now_ns: int) -> None:
