@@ -18,6 +18,8 @@ typedef void *CUstream;
 #define SUCCESS 0
 #define NOT_FOUND 500
 #define NOT_READY 600
+#define ALREADY_REGISTERED 712
+#define NOT_PERMITTED 800
 #define NOT_SUPPORTED 801
 #define LEGACY ((CUstream)1)
 #define PER_THREAD ((CUstream)2)
@@ -65,24 +67,37 @@ static int change_mode(int mode) {
 
 /* ---- marks --------------------------------------------------------------------------------------- */
 
-/* The page that the GPU writes marks into, as the GPU sees it. */
-static uintptr_t known_page;
+/* The pages that the GPU writes marks into, as it sees them: the daemon's newest one, and those before. */
+#define PAGES 8
+static struct known {
+    uintptr_t page;
+    uint64_t address;
+} pages[PAGES];
+static unsigned next_page;
+
 static bool device_address(volatile uint32_t *word, uint64_t *address) {
     static CUresult (*add)(void *, size_t, unsigned);
     static CUresult (*get)(uint64_t *, void *, unsigned);
-    static uint64_t known_address;
-    static bool works;
     uintptr_t page = (uintptr_t)word & ~(uintptr_t)4095;
-    if (page != known_page) {
-        known_page = page;
+    struct known *known = NULL;
+    for (int i = 0; i < PAGES && !known; i++)
+        if (pages[i].page == page) known = &pages[i];
+    if (!known) {
+        known = &pages[next_page++ % PAGES];
+        *known = (struct known){.page = page};
         if (!add) add = hw_find_in(LIBRARY, "cuMemHostRegister_v2");
         if (!get) get = hw_find_in(LIBRARY, "cuMemHostGetDevicePointer_v2");
-        works = add && get && add((void *)page, 4096, 1 | 2) == SUCCESS &&
-                get(&known_address, (void *)page, 0) == SUCCESS;
+        CUresult added = add ? add((void *)page, 4096, 1 | 2) : NOT_FOUND;
+        if (!get || (added != SUCCESS && added != ALREADY_REGISTERED) ||
+            get(&known->address, (void *)page, 0) != SUCCESS)
+            *known = (struct known){0};
     }
-    *address = known_address + ((uintptr_t)word & 4095);
-    return works;
+    *address = known->address + ((uintptr_t)word & 4095);
+    return known->address;
 }
+
+/* They may have gone with a context. */
+static void forget_pages(void) { memset(pages, 0, sizeof pages); }
 
 #define EVENTS 64
 static void *spare[EVENTS];
@@ -114,7 +129,7 @@ static bool mark_relaxed(void *lane, volatile uint32_t *word, uint32_t value, vo
         if (result == SUCCESS) return true;
         /* Else the stream is none, or the page went with its context: another one may be better. */
         unable = result == NOT_SUPPORTED;
-        known_page = 0;
+        forget_pages();
     }
     return mark_by_event(stream_of(lane), event);
 }
@@ -146,9 +161,9 @@ static bool lane_done(void *lane) {
     static CUresult (*query)(CUstream);
     if (!query) query = hw_find_in(LIBRARY, "cuStreamQuery");
     int mode = change_mode(RELAXED);
-    bool done = query && query(stream_of(lane)) != NOT_READY;
+    CUresult result = query ? query(stream_of(lane)) : NOT_READY;
     change_mode(mode);
-    return done;
+    return result != NOT_READY && result != NOT_PERMITTED; /* as in a host function, where nothing may be asked */
 }
 
 static bool may_mark(void *lane) {
@@ -156,7 +171,103 @@ static bool may_mark(void *lane) {
     return !is_recorded(stream_of(lane));
 }
 
-static const struct hw_lane_api api = {mark, event_done, forget, lane_done, may_mark, NULL};
+/* ---- gates that the GPU waits at ------------------------------------------------------------------- */
+
+union op { /* CUstreamBatchMemOpParams */
+    struct {
+        int operation;
+        uint64_t address, value;
+        unsigned flags;
+        uint64_t alias;
+    } word;
+    uint64_t space[6];
+};
+#define WAIT_FOR 1
+#define WRITE 2
+
+static bool add_op(union op *ops, unsigned *count, int operation, volatile uint32_t *word, uint32_t value) {
+    union op op = {.word = {.operation = operation, .value = value}};
+    if (!device_address(word, &op.word.address)) return false;
+    ops[(*count)++] = op;
+    return true;
+}
+
+static CUresult (*send)(CUstream, unsigned, union op *, unsigned);
+
+static bool can_gate(void) {
+    static bool tried;
+    if (!tried) send = hw_find_in(LIBRARY, "cuStreamBatchMemOp_v2");
+    tried = true;
+    return send;
+}
+
+static bool gate_relaxed(CUstream stream, const struct hw_piece *piece) {
+    union op ops[3];
+    unsigned count = 0;
+    if (!send) return false;
+    if (piece->closed && !add_op(ops, &count, WRITE, piece->closed, piece->before)) return false;
+    if (piece->open && !add_op(ops, &count, WAIT_FOR, piece->open, 1)) return false;
+    if (piece->opened && !add_op(ops, &count, WRITE, piece->opened, piece->number)) return false;
+    CUresult result = send(stream, count, ops, 0);
+    if (result == NOT_SUPPORTED) send = NULL;
+    else if (result != SUCCESS) forget_pages();
+    return result == SUCCESS;
+}
+
+static bool gate(void *lane, const struct hw_piece *piece) {
+    int mode = change_mode(RELAXED);
+    bool sent = gate_relaxed(stream_of(lane), piece);
+    change_mode(mode);
+    return sent;
+}
+
+static bool joins(void *lane) { return lane == LEGACY; }
+
+static void *timers[EVENTS];
+static int timer_count;
+
+static void time_now(void *lane, void **event) {
+    static CUresult (*create)(void **, unsigned), (*record)(void *, CUstream);
+    if (!create) create = hw_find_in(LIBRARY, "cuEventCreate");
+    if (!record) record = hw_find_in(LIBRARY, "cuEventRecord");
+    *event = NULL;
+    int mode = change_mode(RELAXED);
+    if (timer_count) *event = timers[--timer_count];
+    else if (!create || create(event, 0) != SUCCESS) *event = NULL;
+    if (*event && (!record || record(*event, stream_of(lane)) != SUCCESS)) *event = NULL;
+    change_mode(mode);
+}
+
+static uint64_t between(void *begun, void *ended) {
+    static CUresult (*elapsed)(float *, void *, void *);
+    float ms = 0;
+    if (!elapsed) elapsed = hw_find_in(LIBRARY, "cuEventElapsedTime");
+    int mode = change_mode(RELAXED);
+    bool known = elapsed && elapsed(&ms, begun, ended) == SUCCESS && ms > 0;
+    change_mode(mode);
+    return known ? (uint64_t)(ms * 1e6f) : 0;
+}
+
+static void forget_time(void *event) {
+    static CUresult (*destroy)(void *);
+    if (!destroy) destroy = hw_find_in(LIBRARY, "cuEventDestroy_v2");
+    if (timer_count < EVENTS) timers[timer_count++] = event;
+    else if (destroy) destroy(event);
+}
+
+static const struct hw_lane_api api = {
+    .mark = mark,
+    .event_done = event_done,
+    .forget = forget,
+    .lane_done = lane_done,
+    .may_mark = may_mark,
+    .can_gate = can_gate,
+    .gate = gate,
+    .joins = joins,
+    .time = time_now,
+    .between = between,
+    .forget_time = forget_time,
+};
 
 /* ---- signatures ----------------------------------------------------------------------------------- */
 
@@ -190,7 +301,7 @@ static enum hw_pass before(void *lane, uint64_t signature) {
 static void after(void *lane, uint64_t signature, enum hw_pass pass, CUresult result) {
     if (pass == HW_FREE) return;
     if (result != SUCCESS) hw_turn_failed();
-    else if (pass == HW_WATCHED) hw_turn_passed(&api, lane, signature, pass);
+    else if (pass != HW_FAST) hw_turn_passed(&api, lane, signature, pass);
 }
 
 #define ASYNC_ONE(name, per_thread, params, args, stream, signature) \
@@ -231,6 +342,7 @@ static void after(void *lane, uint64_t signature, enum hw_pass pass, CUresult re
 #define WAIT_ONE(name, per_thread, params, args, stream) \
     CUresult name params { \
         if (!READY(name)) return NOT_FOUND; \
+        hw_turn_waits(lane_of(stream, per_thread), false); \
         CUresult result = real_##name args; \
         WAITED(result, hw_turn_synced(lane_of(stream, per_thread), false)); \
         return result; \
@@ -238,9 +350,20 @@ static void after(void *lane, uint64_t signature, enum hw_pass pass, CUresult re
 #define WAIT(since, name, twin, params, args, stream) \
     WAIT_ONE(name, false, params, args, stream) WAIT_ONE(twin, true, params, args, stream)
 
+/* The stream waits for another one's work, which may have to wait for its turn: that is not part of a piece. */
+#define JOIN_ONE(name, per_thread, params, args, stream) \
+    CUresult name params { \
+        if (!READY(name)) return NOT_FOUND; \
+        hw_turn_waits(lane_of(stream, per_thread), false); \
+        return real_##name args; \
+    }
+#define JOIN(since, name, twin, params, args, stream) \
+    JOIN_ONE(name, false, params, args, stream) JOIN_ONE(twin, true, params, args, stream)
+
 #define WAIT_ALL(since, name, params, args) \
     CUresult name params { \
         if (!READY(name)) return NOT_FOUND; \
+        hw_turn_waits(NULL, true); \
         CUresult result = real_##name args; \
         WAITED(result, hw_turn_synced(NULL, true)); \
         return result; \

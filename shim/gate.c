@@ -58,6 +58,7 @@ static bool is_ours(const struct hw_channel *c) { return c->fd >= 0 && socket_of
 static void forget(struct hw_channel *c) {
     if (is_ours(c)) close(c->fd);
     c->fd = -1;
+    if (c->turns && c->page) __atomic_store_n(&c->page->open, 1, __ATOMIC_SEQ_CST); /* what waits there may go */
     if (!c->turns) {
         if (c->daemon) munmap((void *)c->daemon, 4096);
         if (c->page) munmap((void *)c->page, 4096);
@@ -347,6 +348,8 @@ bool hw_gate_reach(struct hw_channel *c, uint64_t now_ns) {
     c->submit_ns = now_ns;
     return connected(c) && still_there(c);
 }
+
+bool hw_gate_is_silent(const struct hw_channel *c) { return !c->daemon || is_stale(c, hw_now()); }
 
 bool hw_gate_take_lease(struct hw_channel *c) { return take_lease(c); }
 

@@ -180,7 +180,14 @@ static bool may_mark(void *lane) {
 
 static bool held_back(void) { return __atomic_load_n(&held, __ATOMIC_RELAXED) > 0; }
 
-static const struct hw_lane_api api = {mark, event_done, forget, lane_done, may_mark, held_back};
+static const struct hw_lane_api api = {
+    .mark = mark,
+    .event_done = event_done,
+    .forget = forget,
+    .lane_done = lane_done,
+    .may_mark = may_mark,
+    .held_back = held_back,
+};
 
 /* ---- signatures ---------------------------------------------------------------------------------- */
 

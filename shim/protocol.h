@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #define HW_MAGIC 0x59574448u /* "HDWY" */
-#define HW_VERSION 1u
+#define HW_VERSION 2u
 #define HW_NAME 64
 #define HW_TOKEN 64
 #define HW_LANES 64
@@ -68,6 +68,8 @@ struct hw_daemon_page {
     uint64_t deadline_ns; /* of a job, from its first work; 0: none */
     uint32_t wanted;      /* others wait: say when a turn is over */
     uint32_t at_once;     /* a turn may begin with the asking for it */
+    uint32_t waits;       /* the daemon knows that a turn is wanted: it need not be asked for again */
+    uint32_t padding;
 };
 
 /* Written by the client. To the daemon it is a hint. */
@@ -93,6 +95,15 @@ struct hw_client_page {
     uint32_t padding;
     uint32_t issued[HW_LANES]; /* marks sent after work, by stream */
     uint32_t done[HW_LANES];   /* marks that the GPU has written */
+    /* for pieces, which wait on the GPU */
+    uint32_t gated; /* this turn is one of pieces: work may wait behind them, and the turn is still wanted when the
+                       gate has closed */
+    uint32_t open;  /* not 0: pieces may begin. Written by the daemon with the lease; by the client if that is dead */
+    uint64_t piece_ns; /* what the piece to which work was added last is predicted to take */
+    uint32_t given[HW_LANES];  /* pieces that each stream got so far, */
+    uint32_t ended[HW_LANES];  /* those to which nothing more is added, */
+    uint32_t opened[HW_LANES]; /* those that the GPU has begun, */
+    uint32_t closed[HW_LANES]; /* and those that it has done */
 };
 
 #endif

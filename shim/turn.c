@@ -1,19 +1,17 @@
 #define _GNU_SOURCE
 #include "turn.h"
+#include "costs.h"
 #include "gate.h"
+#include "watchdog.h"
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
 #include <time.h>
 
 /* Batches of one lane that are in flight, and kinds of work that one batch is learned from. */
-#define BATCHES 16
-#define PARTS 8
-#define ENTRIES 4096
+#define BATCHES 64
 /* A window is marked in so many pieces, so that room in it is seen in time. */
 #define PIECES 4
-/* Work of an unknown kind is taken for as long as a whole window. */
-#define KNOWN 3
 /* Two looks at the marks so close that a mark seen by the second was written just then. */
 #define CLOSE_NS 4000u
 /* A call that took longer was interrupted: when its work began is not known. */
@@ -28,39 +26,38 @@
 #define STUCK_AT_MOST_NS 1000000000ull
 /* The same where the program is known to hold work back, or was found out to. */
 #define HELD_NS 1000000ull
+/* How long a piece is when nobody says how much may be in flight, and how many are measured. */
+#define WIDE_NS 5000000u
+#define SAMPLED 16
+#define ASK_AGAIN_NS 1000000u
 #define ALL ((void *)-1)
 
-struct entry { /* what a kind of work costs */
-    uint64_t signature, cost_ns;
-    uint32_t seen;
-};
-
 struct batch {
-    uint32_t seq, parts, works;
-    uint64_t cost_ns, issued_ns;
+    uint32_t seq, works;
+    uint64_t issued_ns;
+    struct hw_sum sum; /* what it is predicted to cost */
     bool doubtful; /* it may have begun long before it was issued */
+    bool gated;    /* it waits on the GPU until the gate is open: a piece */
+    bool unknown;  /* a piece of work that was not seen often enough */
+    bool starved;  /* the GPU had nothing to do before it: it may have waited for its work */
     volatile uint32_t *word; /* the mark; its page stays mapped whatever becomes of the daemon */
     void *event;             /* or this in its place */
-    struct {
-        struct entry *entry;
-        uint64_t cost_ns;
-        uint32_t works;
-    } part[PARTS];
+    void *begun, *ended;     /* events that tell what a piece took, for some of them */
 };
 
 struct lane {
     void *key;
     const struct hw_lane_api *api;
     bool dirty; /* work went since the program last waited for it */
+    bool loose; /* some of it stands before no mark and in no piece */
     bool gone;  /* the stream is no more, but what it had in flight goes on */
-    uint32_t slot, first, count;
+    uint32_t slot, first, count, pieces;
     struct batch open, ring[BATCHES];
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct hw_channel *channel;
 static struct lane lanes[HW_LANES];
-static struct entry table[ENTRIES];
 static void *last_dirty; /* the lane whose work went last: it is dirty for sure */
 static uint64_t passes, flight_ns, finished_ns, looked_ns, turn_ns;
 static bool asking, told; /* a thread waits for a turn; one was begun with the asking for it */
@@ -77,41 +74,6 @@ uint64_t hw_mix(uint64_t hash, uint64_t value) { /* FNV-1a over whole words */
 
 bool hw_turn_inside(void) { return inside; }
 
-/* ---- what work costs -------------------------------------------------------------------------- */
-
-static struct entry *find(uint64_t signature) {
-    struct entry *e = &table[(signature ^ signature >> 29) % ENTRIES];
-    if (e->signature != signature) *e = (struct entry){.signature = signature};
-    return e;
-}
-
-static uint64_t cost_of(const struct entry *e, uint64_t window) {
-    return e->seen && e->cost_ns ? e->cost_ns : window;
-}
-
-/* What was seen of a batch: with a start or an end that was only found out later, it may have taken
- * longer or less than `took_ns`. */
-struct sight {
-    uint64_t took_ns;
-    bool late_start, late_end;
-};
-
-/* A little down, less up: a group may have met a busy machine. */
-static void learn(const struct batch *b, struct sight seen) {
-    for (uint32_t i = 0; i < b->parts; i++) {
-        struct entry *e = b->part[i].entry;
-        double part = b->parts == 1 ? 1 : (double)b->part[i].cost_ns / (double)b->cost_ns;
-        uint64_t cost = (uint64_t)((double)seen.took_ns * part / b->part[i].works);
-        if (b->doubtful && cost < cost_of(e, UINT64_MAX)) continue;
-        if (e->cost_ns && (cost < e->cost_ns ? seen.late_start : seen.late_end)) continue;
-        if (!e->seen || !e->cost_ns) e->cost_ns = cost;
-        else if (cost < e->cost_ns) e->cost_ns = (e->cost_ns * 3 + cost) / 4;
-        else e->cost_ns = (e->cost_ns * 7 + (cost < 8 * e->cost_ns ? cost : 8 * e->cost_ns)) / 8;
-        if (!e->cost_ns) e->cost_ns = 1;
-        if (e->seen < KNOWN) e->seen++;
-    }
-}
-
 /* ---- lanes and marks ------------------------------------------------------------------------- */
 
 static struct lane *lane_of(const struct hw_lane_api *api, void *key) {
@@ -125,19 +87,20 @@ static struct lane *lane_of(const struct hw_lane_api *api, void *key) {
     unused->key = key;
     unused->api = api;
     unused->slot = (uint32_t)(unused - lanes);
-    unused->dirty = false;
+    unused->dirty = unused->loose = false;
     return unused;
 }
 
 static void bury(struct lane *lane) {
     lane->key = NULL;
-    lane->dirty = lane->gone = false;
+    lane->dirty = lane->loose = lane->gone = false;
 }
 
 static void show_marks(void) {
-    uint32_t open = 0;
-    for (uint32_t i = 0; i < HW_LANES; i++) open |= lanes[i].open.works || (lanes[i].dirty && !lanes[i].count);
-    channel->page->unmarked = open != 0;
+    bool open = false;
+    for (uint32_t i = 0; i < HW_LANES; i++)
+        open |= lanes[i].loose || (lanes[i].open.works && !lanes[i].open.gated);
+    channel->page->unmarked = open;
 }
 
 /* Batches found done together, waiting to be booked. */
@@ -151,7 +114,7 @@ static void book(uint64_t now, bool exact) {
     uint64_t cost = 0, start = now;
     if (!found_count) return;
     for (uint32_t i = 0; i < found_count; i++) {
-        cost += found[i].cost_ns;
+        cost += found[i].sum.ns;
         if (found[i].issued_ns < start) start = found[i].issued_ns;
     }
     bool follows = start < finished_ns;
@@ -159,9 +122,10 @@ static void book(uint64_t now, bool exact) {
     uint64_t took = now > start ? now - start : 0;
     for (uint32_t i = 0; i < found_count; i++) {
         struct batch *b = &found[i];
-        uint64_t part = cost ? (uint64_t)((double)took * (double)b->cost_ns / (double)cost) : 0;
-        if (b->works) learn(b, (struct sight){part, follows && late, !exact});
-        flight_ns -= b->cost_ns < flight_ns ? b->cost_ns : flight_ns;
+        uint64_t part = cost ? (uint64_t)((double)took * (double)b->sum.ns / (double)cost) : 0;
+        if (b->gated) continue;
+        if (b->works) hw_cost_learn(&b->sum, (struct hw_sight){part, follows && late, !exact}, b->doubtful);
+        flight_ns -= b->sum.ns < flight_ns ? b->sum.ns : flight_ns;
     }
     if (channel->page) channel->page->used_ns += exact || took < cost ? took : cost;
     if (now > finished_ns) finished_ns = now;
@@ -169,15 +133,44 @@ static void book(uint64_t now, bool exact) {
     found_count = 0;
 }
 
-static void find_done(struct batch *b, uint64_t now, bool exact) {
+/* What a piece took, where events tell it. */
+static void measure(const struct lane *lane, struct batch *b) {
+    uint64_t took = b->ended ? lane->api->between(b->begun, b->ended) : 0;
+    if (took) hw_cost_learn(&b->sum, (struct hw_sight){took, false, b->starved}, false);
+    lane->api->forget_time(b->begun);
+    if (b->ended) lane->api->forget_time(b->ended);
+    b->begun = b->ended = NULL;
+}
+
+/* Pieces that the watchdog found done: it must not ask the driver what they took. */
+static struct {
+    const struct lane *lane;
+    struct batch batch;
+} measurable[SAMPLED];
+static uint32_t measurables;
+
+static void measure_all(void) {
+    while (measurables) {
+        measurables--;
+        measure(measurable[measurables].lane, &measurable[measurables].batch);
+    }
+}
+
+static void find_done(const struct lane *lane, struct batch *b, uint64_t now, bool exact) {
+    if (b->begun) measure(lane, b);
     found[found_count++] = *b;
     ended++;
     if (found_count == sizeof found / sizeof *found) book(now, exact);
 }
 
-static bool is_written(const struct batch *b) {
-    return (int32_t)(__atomic_load_n(b->word, __ATOMIC_ACQUIRE) - b->seq) >= 0;
+static bool has_reached(volatile uint32_t *word, uint32_t value) {
+    return (int32_t)(__atomic_load_n(word, __ATOMIC_ACQUIRE) - value) >= 0;
 }
+
+static bool is_written(const struct batch *b) { return has_reached(b->word, b->seq); }
+
+/* Of a piece: its `opened` stands before its `closed`. */
+static bool is_begun(const struct batch *b) { return has_reached(b->word - HW_LANES, b->seq); }
 
 void hw_turn_written(volatile uint32_t *word, uint32_t value) {
     uint32_t old = __atomic_load_n(word, __ATOMIC_RELAXED);
@@ -211,8 +204,9 @@ static void reap(uint64_t now) {
     for (uint32_t i = 0; i < HW_LANES; i++) {
         struct lane *lane = &lanes[i];
         while (lane->count && is_done(lane, &lane->ring[lane->first % BATCHES])) {
-            exact = exact && is_soon(&lane->ring[lane->first % BATCHES], now);
-            find_done(&lane->ring[lane->first++ % BATCHES], now, exact);
+            struct batch *b = &lane->ring[lane->first++ % BATCHES];
+            exact = exact && !b->gated && is_soon(b, now);
+            find_done(lane, b, now, exact);
             lane->count--;
         }
         if (lane->gone && !lane->count) bury(lane);
@@ -221,24 +215,30 @@ static void reap(uint64_t now) {
     looked_ns = now;
 }
 
+static void send_off(struct lane *lane) {
+    lane->ring[(lane->first + lane->count++) % BATCHES] = lane->open;
+    memset(&lane->open, 0, sizeof lane->open);
+}
+
 /* A mark behind what the lane has got so far. */
 static void close_batch(struct lane *lane) {
     struct batch *b = &lane->open;
     if (!channel->page || lane->gone || lane->count == BATCHES || !lane->api->may_mark(lane->key)) return;
-    if (!b->works && (!lane->dirty || lane->count)) return;
+    if (b->gated || (!b->works && !lane->loose)) return;
     b->word = &channel->page->done[lane->slot];
     b->seq = channel->page->issued[lane->slot] + 1;
     b->event = NULL;
     if (!b->works) b->issued_ns = turn_ns;
     if (!lane->api->mark(lane->key, b->word, b->seq, &b->event)) return;
     channel->page->issued[lane->slot] = b->seq;
-    lane->ring[(lane->first + lane->count++) % BATCHES] = *b;
-    memset(b, 0, sizeof *b);
+    lane->loose = false;
+    send_off(lane);
 }
 
 static void close_all(void) {
     for (uint32_t i = 0; i < HW_LANES; i++)
         if (lanes[i].key) close_batch(&lanes[i]);
+    last_dirty = NULL;
     show_marks();
 }
 
@@ -259,6 +259,12 @@ static void look_for_broken(uint64_t now) {
             lane_is_done(lane, now);
     }
     book(now, false);
+}
+
+static void nap(long ns) {
+    pthread_mutex_unlock(&lock);
+    nanosleep(&(struct timespec){.tv_nsec = ns}, NULL);
+    pthread_mutex_lock(&lock);
 }
 
 static void breathe(uint64_t since, uint64_t now) {
@@ -302,6 +308,7 @@ static void let_go(bool last) {
     last_dirty = NULL;
     if (!channel->page) return;
     channel->page->last_ns = finished_ns;
+    channel->page->gated = 0;
     __atomic_store_n(&channel->page->busy, 0, __ATOMIC_SEQ_CST);
     if (asking) return; /* by another thread: what it asks for must not be given back */
     bool wanted = __atomic_load_n(&channel->daemon->wanted, __ATOMIC_SEQ_CST);
@@ -333,11 +340,20 @@ static bool is_early(void) {
 static bool follow(void) {
     while (asking) {
         if (hw_gate_take_lease(channel)) return true;
-        pthread_mutex_unlock(&lock);
-        nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
-        pthread_mutex_lock(&lock);
+        nap(50000);
     }
     return false;
+}
+
+/* When the gate closes, the daemon asks again for those who have pieces waiting; for a piece that came just after,
+ * it must be told. */
+static void ask_again(void) {
+    static uint64_t asked_ns;
+    if (leased() || asking || __atomic_load_n(&channel->daemon->waits, __ATOMIC_SEQ_CST)) return;
+    uint64_t now = hw_now();
+    if (now - asked_ns < ASK_AGAIN_NS) return;
+    asked_ns = now;
+    hw_gate_announce(channel);
 }
 
 /* Waits for the turn, with the lock held but while it waits. */
@@ -346,6 +362,11 @@ static bool begin_turn(void) {
         if (follow()) return true;
         if (!hw_gate_reach(channel, hw_now())) return false;
         if (is_early() || hw_gate_take_lease(channel)) return true;
+        if (channel->page->busy && channel->page->gated) { /* it has asked already */
+            ask_again();
+            nap(50000);
+            continue;
+        }
         if (channel->page->busy) {
             drain();
             continue;
@@ -380,6 +401,145 @@ static void wait_for_room(uint64_t cost, uint64_t window) {
     }
 }
 
+/* ---- pieces: work that waits on the GPU ------------------------------------------------------------------ */
+
+/* Where the GPU itself can wait for the daemon, a program need not: its work goes to the GPU in pieces, no longer
+ * than the window, and each begins when the gate is open. So the program may be far ahead of the GPU, as without
+ * us, and no more than a piece of a lane runs on when the gate closes. */
+
+static void send_piece_off(struct lane *lane) {
+    const struct batch *b = &lane->open;
+    if (b->word == &channel->page->closed[lane->slot]) channel->page->ended[lane->slot] = b->seq;
+    send_off(lane);
+}
+
+/* Behind the work so far, if there is any, the next piece begins. */
+static bool begin_piece(struct lane *lane, bool measured) {
+    volatile struct hw_client_page *page = channel->page;
+    struct batch *b = &lane->open;
+    close_batch(lane);
+    if (lane->count == BATCHES || !lane->api->may_mark(lane->key)) return false;
+    struct batch *last = lane->count ? &lane->ring[(lane->first + lane->count - 1) % BATCHES] : NULL;
+    struct batch next = {.gated = true, .seq = page->given[lane->slot] + 1, .word = &page->closed[lane->slot]};
+    struct hw_piece piece = {.open = &page->open, .opened = &page->opened[lane->slot], .number = next.seq};
+    next.starved = !b->gated && (!last || is_written(last));
+    if (b->gated) {
+        if (b->begun) lane->api->time(lane->key, &b->ended);
+        piece.closed = b->word;
+        piece.before = b->seq;
+    }
+    if (!lane->api->gate(lane->key, &piece)) return false;
+    if (b->gated) send_piece_off(lane);
+    __atomic_store_n(&page->given[lane->slot], next.seq, __ATOMIC_SEQ_CST);
+    *b = next;
+    if (measured) lane->api->time(lane->key, &b->begun);
+    return true;
+}
+
+static void end_piece(struct lane *lane) {
+    struct batch *b = &lane->open;
+    struct hw_piece piece = {.closed = b->word, .before = b->seq};
+    if (!b->gated || lane->count == BATCHES || !lane->api->may_mark(lane->key)) return;
+    if (b->begun) lane->api->time(lane->key, &b->ended);
+    if (lane->api->gate(lane->key, &piece)) send_piece_off(lane);
+}
+
+/* A piece that has begun must not wait for one that has not: where lanes wait for each other without being told to,
+ * no two of them are in the middle of one. */
+static void end_pieces_beside(const struct lane *lane) {
+    static void *last;
+    if (last == lane->key) return;
+    last = lane->key;
+    for (uint32_t i = 0; i < HW_LANES; i++) {
+        struct lane *other = &lanes[i];
+        if (other == lane || !other->key || !other->open.gated) continue;
+        if (lane->api->joins(lane->key) || other->api->joins(other->key)) end_piece(other);
+    }
+}
+
+/* Whether this turn is one of pieces, or can become one; it is asked for if it is not there. Nobody waits. */
+static bool begin_pieces(void) {
+    volatile struct hw_client_page *page = channel->page;
+    if (page->busy && page->gated) return true;
+    if (page->busy && leased()) {
+        close_all();
+        __atomic_store_n(&page->gated, 1, __ATOMIC_SEQ_CST);
+        if (leased()) return true; /* else the daemon may have looked before */
+        page->gated = 0;
+    }
+    if (page->busy) drain();
+    if (!channel->page || channel->fd < 0) return false;
+    page = channel->page;
+    if (page->busy) return false;
+    page->gated = 1;
+    if (hw_gate_take_lease(channel)) return true;
+    __atomic_store_n(&page->busy, 1, __ATOMIC_SEQ_CST);
+    return asking || hw_gate_announce(channel);
+}
+
+/* The program is as far ahead as it may be. While the gate is closed that is no wonder; else it may be its own doing. */
+static void wait_for_pieces(const struct lane *lane) {
+    uint64_t since = hw_now(), before = ended;
+    for (uint64_t now = since; lane->count == BATCHES; now = hw_now()) {
+        reap(now);
+        if (lane->count < BATCHES) return;
+        if (!leased()) since = now;
+        if (is_stuck(&since, &before, now) || !hw_gate_reach(channel, now)) return;
+        if (now - since > BROKEN_NS) look_for_broken(now);
+        ask_again();
+        nap(100000);
+    }
+}
+
+/* Nothing is added to a piece that has begun once the gate is closed. */
+static bool fits(const struct batch *b, const struct hw_cost *cost, uint64_t window) {
+    if (!b->gated || b->unknown || (b->works && cost->seen < HW_KNOWN)) return false;
+    if (!leased() && is_begun(b)) return false;
+    return !b->works || b->sum.ns + hw_cost_of(cost, window) <= window + window / 8;
+}
+
+/* The program may be far ahead and say nothing for long: its books are kept for it. */
+static void keep_books(void) {
+    if (pthread_mutex_trylock(&lock)) return;
+    uint64_t now = hw_now();
+    for (uint32_t i = 0; i < HW_LANES; i++) {
+        struct lane *lane = &lanes[i];
+        while (lane->count) {
+            struct batch *b = &lane->ring[lane->first % BATCHES];
+            if (!b->gated || !is_written(b) || (b->begun && measurables == SAMPLED)) break;
+            if (b->begun) {
+                measurable[measurables].lane = lane;
+                measurable[measurables++].batch = *b;
+                b->begun = b->ended = NULL;
+            }
+            find_done(lane, b, now, false);
+            lane->first++;
+            lane->count--;
+        }
+    }
+    book(now, false);
+    pthread_mutex_unlock(&lock);
+}
+
+static bool pass_in_piece(const struct hw_lane_api *api, void *key, uint64_t signature) {
+    if (!api->can_gate || !api->can_gate() || !hw_gate_reach(channel, hw_now())) return false;
+    uint64_t window = channel->daemon->window_ns;
+    if (!window && !(channel->page->busy && channel->page->gated)) return false;
+    if (!api->may_mark(key) || !hw_watchdog_start(channel, keep_books) || !begin_pieces()) return false;
+    struct lane *lane = lane_of(api, key);
+    if (!lane) return false;
+    end_pieces_beside(lane);
+    const struct hw_cost *cost = hw_cost_find(signature);
+    if (fits(&lane->open, cost, window ? window : WIDE_NS)) return true;
+    measure_all();
+    reap(hw_now());
+    wait_for_pieces(lane);
+    if (!channel->page) return false;
+    if (!begin_piece(lane, cost->seen < HW_KNOWN || lane->pieces++ % SAMPLED == 0)) return lane->open.gated;
+    ask_again();
+    return true;
+}
+
 static void make_channel(void) {
     static char key;
     channel = hw_channel_take(&key);
@@ -389,7 +549,8 @@ static void make_channel(void) {
 static void in_child(void) {
     pthread_mutex_init(&lock, NULL);
     memset(lanes, 0, sizeof lanes);
-    flight_ns = 0;
+    hw_watchdog_gone();
+    flight_ns = measurables = 0;
     asking = told = stuck = false;
     last_dirty = NULL;
 }
@@ -400,10 +561,12 @@ static enum hw_pass pass_slowly(const struct hw_lane_api *api, void *key, uint64
     if (!channel) make_channel();
     if (!channel) return pass;
     if (!forks) forks = !pthread_atfork(NULL, NULL, in_child);
-    for (bool again = false; begin_turn(); again = true) {
+    bool pieces = pass_in_piece(api, key, signature);
+    if (pieces) pass = HW_GATED;
+    for (bool again = false; !pieces && begin_turn(); again = true) {
         uint64_t window = channel->daemon->window_ns;
         pass = window ? HW_WATCHED : HW_FAST;
-        if (window) wait_for_room(cost_of(find(signature), window), window);
+        if (window) wait_for_room(hw_cost_of(hw_cost_find(signature), window), window);
         /* It may have been taken back while there was no room, but not for ever: each grant lets something go. */
         if (told || !window || leased() || again) break;
         pass = HW_FREE;
@@ -414,7 +577,8 @@ static enum hw_pass pass_slowly(const struct hw_lane_api *api, void *key, uint64
     }
     struct lane *lane = lane_of(api, key);
     if (lane) lane->dirty = true;
-    last_dirty = lane ? key : NULL;
+    if (lane && (pass == HW_FREE || pass == HW_FAST)) lane->loose = true;
+    last_dirty = lane && lane->loose ? key : NULL;
     if (!turn_ns) turn_ns = hw_now();
     return pass;
 }
@@ -426,7 +590,7 @@ enum hw_pass hw_turn_pass(const struct hw_lane_api *api, void *key, uint64_t sig
     volatile struct hw_client_page *page = c ? c->page : NULL;
     /* Every now and then the slow way looks whether the daemon lives. */
     if (page && daemon && last_dirty == key && ++passes % 256 && !daemon->window_ns && page->busy &&
-        __atomic_load_n(&daemon->lease, __ATOMIC_ACQUIRE)) {
+        !page->gated && __atomic_load_n(&daemon->lease, __ATOMIC_ACQUIRE)) {
         page->passed++;
         return HW_FAST;
     }
@@ -434,7 +598,7 @@ enum hw_pass hw_turn_pass(const struct hw_lane_api *api, void *key, uint64_t sig
     inside++;
     pthread_mutex_lock(&lock);
     enum hw_pass pass = pass_slowly(api, key, signature);
-    if (channel && channel->page) channel->page->unmarked = 1;
+    if (channel && channel->page && pass != HW_GATED) channel->page->unmarked = 1;
     pthread_mutex_unlock(&lock);
     inside--;
     errno = error;
@@ -443,46 +607,66 @@ enum hw_pass hw_turn_pass(const struct hw_lane_api *api, void *key, uint64_t sig
 }
 
 void hw_turn_passed(const struct hw_lane_api *api, void *key, uint64_t signature, enum hw_pass pass) {
-    if (pass != HW_WATCHED) return;
+    if (pass != HW_WATCHED && pass != HW_GATED) return;
     int error = errno;
     inside++;
     pthread_mutex_lock(&lock);
     struct lane *lane = channel->page && channel->daemon ? lane_of(api, key) : NULL;
-    if (lane) {
-        uint64_t window = channel->daemon->window_ns;
-        struct entry *e = find(signature);
+    if (lane && lane->open.gated == (pass == HW_GATED)) {
+        uint64_t window = channel->daemon->window_ns, now = hw_now();
+        struct hw_cost *c = hw_cost_find(signature);
         struct batch *b = &lane->open;
-        uint64_t cost = cost_of(e, window);
-        uint32_t i = 0;
-        uint64_t now = hw_now();
+        uint64_t cost = hw_cost_of(c, window ? window : WIDE_NS);
         if (!b->works) b->issued_ns = now;
         b->doubtful |= now - called_ns > CALL_NS;
-        while (i < b->parts && b->part[i].entry != e) i++;
-        if (i < PARTS) {
-            if (i == b->parts) b->part[b->parts++] = (__typeof__(b->part[0])){.entry = e};
-            b->part[i].cost_ns += cost;
-            b->part[i].works++;
-        }
+        b->unknown |= c->seen < HW_KNOWN;
+        hw_cost_add(&b->sum, c, cost);
         b->works++;
-        b->cost_ns += cost;
-        flight_ns += cost;
-        if (e->seen < KNOWN || b->parts == PARTS || b->cost_ns * PIECES >= window) close_batch(lane);
-        show_marks();
+        if (b->gated) {
+            channel->page->piece_ns = b->sum.ns;
+            /* Else the next piece ends it, which costs the GPU less; until then its end is a prediction. */
+            if (b->unknown || b->sum.ns >= 2 * window) end_piece(lane);
+        } else {
+            flight_ns += cost;
+            if (b->unknown || b->sum.parts == HW_PARTS || b->sum.ns * PIECES >= window) close_batch(lane);
+            show_marks();
+        }
     }
     pthread_mutex_unlock(&lock);
     inside--;
     errno = error;
 }
 
+/* Whatever the GPU has written of it. If that was nothing it is broken, or only we think so: then what waits for the
+ * gate must not do it for ever. */
+static void say_done(const struct lane *lane, struct batch *b) {
+    if (b->event) forget_event(lane, b);
+    if (!b->gated) return;
+    if (!is_begun(b) && channel->page) __atomic_store_n(&channel->page->open, 1, __ATOMIC_SEQ_CST);
+    hw_turn_written(b->word, b->seq);
+    hw_turn_written(b->word - HW_LANES, b->seq);
+}
+
+/* Pieces that the GPU has not done for sure, though somebody waited for something. */
+static bool has_pieces(const struct lane *lane) {
+    if (lane->open.gated && lane->open.works && !is_begun(&lane->open)) return true;
+    for (uint32_t i = 0; i < lane->count; i++) {
+        const struct batch *b = &lane->ring[(lane->first + i) % BATCHES];
+        if (b->gated && !is_written(b)) return true;
+    }
+    return false;
+}
+
 static void lane_is_done(struct lane *lane, uint64_t now) {
     for (; lane->count; lane->count--) {
         struct batch *b = &lane->ring[lane->first++ % BATCHES];
-        if (b->event) forget_event(lane, b);
-        find_done(b, now, false);
+        say_done(lane, b);
+        find_done(lane, b, now, false);
     }
-    if (lane->open.works) find_done(&lane->open, now, false);
+    say_done(lane, &lane->open);
+    if (lane->open.works || lane->open.begun) find_done(lane, &lane->open, now, false);
     memset(&lane->open, 0, sizeof lane->open);
-    lane->dirty = false;
+    lane->dirty = lane->loose = false;
     if (lane->gone) bury(lane);
 }
 
@@ -491,7 +675,7 @@ static void rest(uint64_t now) {
     volatile struct hw_client_page *page = channel->page;
     uint64_t deadline = job_deadline_ns ? job_deadline_ns : channel->daemon ? channel->daemon->deadline_ns : 0;
     uint64_t since = job_ns ? job_ns : turn_ns;
-    if (page && channel->daemon && !channel->daemon->window_ns && turn_ns) {
+    if (page && channel->daemon && !channel->daemon->window_ns && !page->gated && turn_ns) {
         uint64_t start = turn_ns > finished_ns ? turn_ns : finished_ns;
         if (now > start) page->used_ns += now - start;
     }
@@ -505,7 +689,10 @@ static void rest(uint64_t now) {
     let_go(true);
 }
 
-static void settle(void *key, bool all) {
+/* What was waited for: a lane by its name, or every one; or there are none any more. */
+enum extent { NAMED, EVERY, GONE };
+
+static void settle(void *key, enum extent extent) {
     if (!channel || inside) return;
     int error = errno;
     inside++;
@@ -516,7 +703,7 @@ static void settle(void *key, bool all) {
         struct lane *lane = &lanes[i];
         if (!lane->key) continue;
         was |= lane->dirty;
-        if (all || lane->key == key) lane_is_done(lane, now);
+        if (lane->key == key || extent == GONE || (extent == EVERY && !has_pieces(lane))) lane_is_done(lane, now);
         else if (lane->dirty && !lane->gone && lane->api->may_mark(lane->key) && lane->api->lane_done(lane->key))
             lane_is_done(lane, now);
         dirty |= lane->dirty;
@@ -530,15 +717,27 @@ static void settle(void *key, bool all) {
     errno = error;
 }
 
-void hw_turn_synced(void *lane, bool all) { settle(lane, all); }
+void hw_turn_synced(void *lane, bool all) { settle(lane, all ? EVERY : NAMED); }
+
+void hw_turn_waits(void *key, bool all) {
+    if (!channel || inside || !channel->page || !channel->page->gated) return;
+    int error = errno;
+    inside++;
+    pthread_mutex_lock(&lock);
+    for (uint32_t i = 0; i < HW_LANES; i++)
+        if (lanes[i].key && (all || lanes[i].key == key)) end_piece(&lanes[i]);
+    pthread_mutex_unlock(&lock);
+    inside--;
+    errno = error;
+}
 
 void hw_turn_look(void) {
     const volatile struct hw_daemon_page *daemon = channel ? channel->daemon : NULL;
     /* Only who waits for this turn, or a deadline, makes it worth looking. */
-    if (daemon && (daemon->wanted || daemon->deadline_ns || !daemon->lease)) settle(ALL, false);
+    if (daemon && (daemon->wanted || daemon->deadline_ns || !daemon->lease)) settle(ALL, NAMED);
 }
 
-void hw_turn_failed(void) { settle(ALL, false); }
+void hw_turn_failed(void) { settle(ALL, NAMED); }
 
 /* Nobody can ask the stream any more: a mark behind its last work will tell. */
 static void part_with(void *key) {
@@ -549,6 +748,7 @@ static void part_with(void *key) {
         struct lane *lane = &lanes[i];
         if (!key || lane->key != key) continue;
         close_batch(lane);
+        end_piece(lane);
         if (!lane->count) lane_is_done(lane, hw_now());
         lane->gone = lane->count;
         lane->key = lane->gone ? &lane->open : NULL; /* what no new stream is called */
@@ -562,9 +762,10 @@ void hw_turn_end_lane(void *key, bool all) {
     if (!channel || inside) return;
     int error = errno;
     if (!all) part_with(key);
-    settle(ALL, all);
+    settle(ALL, all ? GONE : NAMED);
     pthread_mutex_lock(&lock);
     for (uint32_t i = 0; all && i < HW_LANES; i++) lanes[i].key = NULL;
+    if (all && channel->page) channel->page->open = 1; /* nothing may wait for its turn while its context goes */
     pthread_mutex_unlock(&lock);
     errno = error;
 }
@@ -590,7 +791,7 @@ void headway_job_end(void) {
     bool over = jobs > 0 && !--jobs;
     pthread_mutex_unlock(&lock);
     if (!over) return;
-    settle(ALL, false);
+    settle(ALL, NAMED);
     pthread_mutex_lock(&lock);
     bool dirty = false;
     for (uint32_t i = 0; i < HW_LANES; i++) dirty |= lanes[i].key && lanes[i].dirty;

@@ -7,6 +7,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Work between two of these ends and begins pieces: `closed` is told that the one before is done, unless it is
+ * NULL; then the lane waits until `open` is not 0 and tells `opened` that the next one has begun, unless that is. */
+struct hw_piece {
+    volatile uint32_t *closed, *open, *opened;
+    uint32_t before, number;
+};
+
 /* What an API does for the turns. A lane is an ordered way to the GPU: a stream, a queue. */
 struct hw_lane_api {
     /* Makes the GPU write `value` to `word` (or an event in its place) once all before it is done. */
@@ -16,14 +23,23 @@ struct hw_lane_api {
     bool (*lane_done)(void *lane); /* or broken: nothing more is to be waited for */
     bool (*may_mark)(void *lane); /* not while its work is only being recorded */
     bool (*held_back)(void); /* the program holds work back that is to be started; may be NULL */
+    /* Where the GPU itself can wait at the gate; else all of them NULL. */
+    bool (*can_gate)(void);
+    bool (*gate)(void *lane, const struct hw_piece *piece);
+    bool (*joins)(void *lane); /* it waits for others without being told to */
+    void (*time)(void *lane, void **event); /* NULL if it cannot be told */
+    uint64_t (*between)(void *begun, void *ended); /* ns, 0 if nobody knows */
+    void (*forget_time)(void *event);
 };
 
-enum hw_pass { HW_FREE, HW_FAST, HW_WATCHED };
+enum hw_pass { HW_FREE, HW_FAST, HW_WATCHED, HW_GATED };
 
 /* Before work: waits until it may go. */
 enum hw_pass hw_turn_pass(const struct hw_lane_api *api, void *lane, uint64_t signature);
 /* After it, if it went as the gate said. */
 void hw_turn_passed(const struct hw_lane_api *api, void *lane, uint64_t signature, enum hw_pass pass);
+/* The program is about to wait for this lane, or to make it wait for another. */
+void hw_turn_waits(void *lane, bool all);
 /* The program has waited for this lane; NULL with `all`: for every one. */
 void hw_turn_synced(void *lane, bool all);
 /* The program has waited for something: look whether that was all. */

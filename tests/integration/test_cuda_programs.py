@@ -115,9 +115,12 @@ def outcome(result: subprocess.CompletedProcess[str]) -> tuple[int, str, str]:
 
 @pytest.mark.parametrize("mode", [0, 1, 2])
 def test_a_closed_gate_neither_blocks_nor_spoils_a_capture_and_graphs_are_gated(
-    managed: cuda.Managed, mode: int
+    managed: cuda.Managed, tmp_path: Path, mode: int
 ) -> None:
-    program = managed.start("fates", options=("--priority", "1"))
+    log = tmp_path / "log"
+    log.touch()
+    env = {"SOFTCUDA_LOG": log}
+    program = managed.start("fates", options=("--priority", "1"), env=env)
     program.heard()
     with managed.daemon.client("rival") as rival:
         managed.daemon.ask(do="set", task=managed.daemon.one("rival")["task"], priority=9)
@@ -127,12 +130,12 @@ def test_a_closed_gate_neither_blocks_nor_spoils_a_capture_and_graphs_are_gated(
         assert program.do("launches 50 30") == ["launched 0"]
         assert program.do("end") == ["captured 1"]  # it was active to the end
         before = managed.entry(program)["passed"]
-        program.tell("graph")
+        assert program.do("graph") == ["graph 0"]  # which waits on the GPU
         wait_until(lambda: managed.entry(program)["state"] == "waiting", "the graph is at the gate")
-        assert managed.entry(program)["passed"] == before
+        assert "spin_us" not in log.read_text()
         rival.complete()
-        assert program.heard() == "graph 0"
-    assert program.do("sync") == ["synced 0"]
+        assert program.do("sync") == ["synced 0"]
+    assert log.read_text().count("spin_us") == 30
     assert managed.entry(program)["passed"] == before + 1
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -68,8 +69,28 @@ def rival(managed: cuda.Managed, priority: int) -> Client:
 def test_beside_others_no_more_than_the_window_is_in_flight(
     managed: cuda.Managed, log: Path
 ) -> None:
+    """The program is far ahead; of what it has queued no more than a window goes on."""
+    high, low = fates(managed, log, *HIGH), fates(managed, log, *LOW)
+    assert low.do("launches 50 100", "sync") == ["launched 0", "synced 0"]  # that is learned
+    went_on = []
+    for _ in range(5):
+        assert low.do("launches 50 1000") == ["launched 0"]
+        asked_ns = time.monotonic_ns()
+        assert high.do("launch 50", "sync") == ["launched 0", "synced 0"]
+        begun_ns = kernels(log, high)[-1][0]
+        went_on.append(sum(asked_ns < start < begun_ns for start, _ in kernels(log, low)))
+        assert low.do("sync") == ["synced 0"]
+        queued = sum(start > begun_ns for start, _ in kernels(log, low))
+        assert queued > 100, "the rest waited on the GPU"
+    assert min(went_on) <= 12  # 200 us are 4 of them; to be heard takes some time
+    assert len(kernels(log, low)) == 5100
+
+
+def test_without_gates_on_the_gpu_the_program_waits(managed: cuda.Managed, log: Path) -> None:
+    hidden = {"SOFTCUDA_LOG": log, "SOFTCUDA_NO_MEMOPS": 1}
     fates(managed, log, *HIGH)
-    low = fates(managed, log, *LOW)
+    low = managed.start("fates", options=LOW, env=hidden)
+    assert low.heard().startswith("ready")
     assert low.do("launches 20000 5") == ["launched 0"]
     assert len(kernels(log, low)) >= 4  # each is longer than the window: one at a time
     assert low.do("sync", "launches 50 100") == ["synced 0", "launched 0"]

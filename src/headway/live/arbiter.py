@@ -116,6 +116,11 @@ class Arbiter:
                 holder.pages.set_lease(False)
 
     def _submitted(self, channel: Channel, message: Message, now_ns: int) -> None:
+        channel.asked = True
+        channel.seq = message.seq
+        self._submit(channel, message.signature, now_ns)
+
+    def _submit(self, channel: Channel, said: int, now_ns: int) -> None:
         task = channel.task
         assert task is not None
         # Whatever was online is over: a program sends one group at a time, and asks under a lease
@@ -124,14 +129,15 @@ class Arbiter:
         if task.waiting is not None:
             self.engine.withdraw(task, now_ns)
         self.engine.advance(now_ns)
-        channel.seq = message.seq
         # Equal hashes of different programs are different groups.
-        signature = (channel.peer.uid, channel.name, message.signature)
+        signature = (channel.peer.uid, channel.name, said)
         deadline_ns = None if channel.deadline_ns is None else now_ns + channel.deadline_ns
         group = Group(task, channel.index, deadline_ns=deadline_ns, signature=signature)
         channel.index += 1
         channel.group = group
         self.engine.submit(group, now_ns)
+        if channel.pages is not None:
+            channel.pages.set_waits(True)
 
     def _completed(self, channel: Channel, message: Message, now_ns: int) -> None:
         if channel not in self._online or channel.leased or message.seq != channel.seq:
@@ -199,8 +205,8 @@ class Arbiter:
         if holder.turns:
             self._want(holder, wanted, now_ns)
         if holder.revoked:
-            if holder.turns and holder.pages is not None and not holder.pages.client.drains:
-                self._end(holder, now_ns)
+            if holder.turns and not turns.drains(holder, now_ns):
+                self._part(holder, now_ns)
             return
         if holder.turns:
             holder.keep_ns = turns.ends_ns(self.engine, holder, now_ns)
@@ -208,6 +214,8 @@ class Arbiter:
             holder.keep_ns = self._keep_until_ns(holder, now_ns) if wanted else None
         if holder.keep_ns is not None and now_ns >= holder.keep_ns:
             self._revoke(holder, now_ns)
+        elif holder.turns and holder.pages is not None:
+            holder.pages.keep_lease()
 
     def _want(self, holder: Channel, wanted: bool, now_ns: int) -> None:
         if wanted and holder.wanted_ns is None:
@@ -225,7 +233,9 @@ class Arbiter:
             self._lend(channel, now_ns)
         channel.groups += 1
         self.grants += 1
-        self._grant(channel)
+        if channel.asked:
+            channel.asked = False
+            self._grant(channel)
 
     def _set_bounds(self, now_ns: int) -> None:
         """A long group harms nobody until somebody waits: from then on it has so much time."""
@@ -254,23 +264,31 @@ class Arbiter:
             for channel in list(self._online):
                 if channel.bound_ns is not None and now_ns >= channel.bound_ns:
                     channel.overdue += 1
-                    self._end(channel, now_ns)
+                    self._part(channel, now_ns)
         self.pump(now_ns)
 
     def next_timer_ns(self) -> int | None:
         """When `tick` has something to do."""
         times = [self._due_ns, self.engine.next_timer_ns()]
         times.extend(c.keep_ns for c in self._online if c.leased and not c.revoked)
-        if self.engine.queue.entries:
+        wanted = bool(self.engine.queue.entries)
+        if wanted:
             times.extend(channel.bound_ns for channel in self._online)
-            if any(c.turns and c.revoked for c in self._online):
-                times.append(self.engine.now_ns + turns.DRAIN_NS)
+        if any(c.turns and c.revoked for c in self._online):
+            times.append(self.engine.now_ns + (turns.DRAIN_NS if wanted else turns.DRAIN_ALONE_NS))
         soonest_ns = min((time for time in times if time is not None), default=None)
         return None if soonest_ns is None else self._on_tick_ns(soonest_ns)
 
     def _go(self, channel: Channel, now_ns: int) -> None:
         self._online[channel] = None
         channel.online_since_ns = now_ns
+
+    def _part(self, holder: Channel, now_ns: int) -> None:
+        """A turn that was taken back is over. What waits on the GPU for the next one asks for it:
+        its program may have nothing to say for long."""
+        self._end(holder, now_ns)
+        if holder.turns and holder.pages is not None and holder.pages.client.pending:
+            self._submit(holder, 0, now_ns)
 
     def _end(self, channel: Channel, now_ns: int) -> None:
         """Whatever the channel has online is over.
@@ -286,9 +304,10 @@ class Arbiter:
             self.tell_passed(channel, now_ns)
             start_ns = max(start_ns, now_ns - self.used_ns(channel, now_ns))
             channel.leased = channel.revoked = False
-            channel.wanted_ns = channel.keep_ns = None
+            channel.wanted_ns = channel.keep_ns = channel.revoked_ns = None
             if channel.pages is not None:
                 channel.pages.set_lease(False)
+                channel.pages.set_waits(False)
         channel.group = channel.online_since_ns = channel.bound_ns = None
         self._finished_ns = now_ns
         if group is not None:
@@ -386,7 +405,7 @@ class Arbiter:
         pages = holder.pages
         if pages is not None:
             pages.set_lease(False)
-        holder.revoked = True
+        holder.revoked, holder.revoked_ns = True, now_ns
         holder.bound_ns = now_ns + self.bounds.hold_ns
         if pages is None or not pages.busy:
             self._end(holder, now_ns)

@@ -61,13 +61,16 @@ class Channel:
         """The online group is a lease: everything it does until it is taken back."""
         self.revoked = False
         """The lease was taken back, and it is still busy."""
+        self.revoked_ns: int | None = None
+        self.asked = False
+        """It waits for a message that it may go; else what it has on the GPU waits."""
         self.used_before_ns = self.passed_before = self.jobs_before = 0
         """What it said when its lease began."""
         self.turns = False
         """A grant is a lease, and it says when it is done with it (live/turns.py)."""
         self.wanted_ns: int | None = None
         """Since when others wait for its turn to be over."""
-        self.progress: tuple[int, ...] = ()
+        self.progress: tuple[int | bytes, ...] = ()
         self.progress_ns = now_ns
         self.deadline_ns: int | None = None
         """Of a job, from its first work on."""

@@ -17,6 +17,7 @@ import threading
 from headway.live.protocol import (
     CLIENT_PAGE_SIZE,
     MAGIC,
+    OPEN_AT,
     PAGE,
     VERSION,
     ClientPage,
@@ -40,6 +41,7 @@ _WINDOW = 32
 _DEADLINE = 40
 _WANTED = 48
 _AT_ONCE = 52
+_WAITS = 56
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
@@ -89,7 +91,7 @@ class Pages:
             self.daemon_fd = _memfd("headway-daemon")
             self.client_fd = _memfd("headway-client")
             self._daemon = _map(self.daemon_fd, mmap.PROT_READ | mmap.PROT_WRITE)
-            self._client = _map(self.client_fd, mmap.PROT_READ)
+            self._client = _map(self.client_fd, mmap.PROT_READ | mmap.PROT_WRITE)
             self._seal()
         except OSError:
             self.close()
@@ -104,6 +106,8 @@ class Pages:
         self._deadline = ctypes.c_uint64.from_address(self._daemon + _DEADLINE)
         self._wanted = ctypes.c_uint32.from_address(self._daemon + _WANTED)
         self._at_once = ctypes.c_uint32.from_address(self._daemon + _AT_ONCE)
+        self._waits = ctypes.c_uint32.from_address(self._daemon + _WAITS)
+        self._open = ctypes.c_uint32.from_address(self._client + OPEN_AT)
         self._busy = ctypes.c_uint32.from_address(self._client + _BUSY)
         self._passed = ctypes.c_uint64.from_address(self._client + _PASSED)
         self._frames = ctypes.c_uint64.from_address(self._client + _FRAMES)
@@ -131,6 +135,10 @@ class Pages:
         if self._daemon:
             self._window.value = window_ns
 
+    @property
+    def window_ns(self) -> int:
+        return self._window.value if self._daemon else 0
+
     def set_deadline(self, deadline_ns: int) -> None:
         if self._daemon:
             self._deadline.value = deadline_ns
@@ -151,7 +159,20 @@ class Pages:
         """Nothing read after this is older than what is written here: the client does the same the
         other way round, so one of the two sees the other."""
         if self._daemon and self._lease is not None:
-            self._lease.value = 1 if on else 0
+            self._lease.value = self._open.value = 1 if on else 0
+            with _fence:
+                pass
+
+    def keep_lease(self) -> None:
+        """It was closed in advance, and for nothing."""
+        if self._daemon and self._lease is not None and not self._lease.value:
+            self.set_lease(True)
+
+    def set_waits(self, on: bool) -> None:
+        """The daemon knows that the client wants a turn; as with a lease, what is read after this
+        is newer."""
+        if self._daemon and self._waits.value != on:
+            self._waits.value = on
             with _fence:
                 pass
 
@@ -203,10 +224,11 @@ class Pages:
         self.daemon_fd = self.client_fd = -1
 
     def close(self) -> None:
-        """A client that still maps them finds no lease there."""
+        """A client that still maps them finds no lease there, and what waits on the GPU may go."""
         self.close_fds()
         if self._lease is not None:
             self.set_lease(False)
+            self._open.value = 1
         for address in (self._daemon, self._client):
             if address:
                 _libc.munmap(address, PAGE)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 MAGIC: Final = 0x59574448
-VERSION: Final = 1
+VERSION: Final = 2
 PAGE: Final = 4096
 
 SUBMIT, COMPLETE, RELEASE, WITHDRAW, ENTER, LEAVE, TURNS = 1, 2, 3, 4, 5, 6, 7
@@ -28,7 +28,11 @@ _TURNS_AT = 584
 """Behind the matrix."""
 _LANES = 64
 _MARKS = struct.Struct(f"<{_LANES}I")
-CLIENT_PAGE_SIZE: Final = _TURNS_AT + _TURNS.size + 2 * _MARKS.size
+_PIECES = struct.Struct("<IIQ")
+_PIECES_AT = _TURNS_AT + _TURNS.size + 2 * _MARKS.size
+OPEN_AT: Final = _PIECES_AT + 4
+"""The one word of the client's page that the daemon writes: the GPU waits for it."""
+CLIENT_PAGE_SIZE: Final = _PIECES_AT + _PIECES.size + 4 * _MARKS.size
 
 HELLO_SIZE: Final = _HELLO.size
 MESSAGE_SIZE: Final = _MESSAGE.size
@@ -115,11 +119,34 @@ class ClientPage:
     unmarked: bool = False
     marked: bool = False
     """Marks are on their way that the GPU has not written yet."""
+    gated: bool = False
+    """Its work waits on the GPU for the gate to open."""
+    piece_ns: int = 0
+    pieces: bytes = b""
+    """Of each stream how many pieces were given and ended, and how many the GPU began and did."""
 
     @property
-    def drains(self) -> bool:
-        """It uses the GPU, or may."""
-        return self.busy and (self.unmarked or self.marked)
+    def pending(self) -> bool:
+        """Pieces wait for the gate."""
+        return self.gated and any(given != opened for given, _, opened, _ in self._lanes())
+
+    @property
+    def runs(self) -> bool:
+        """Pieces are on the GPU, to which nothing more is added."""
+        return any(
+            opened != closed and (given != opened or given == ended)
+            for given, ended, opened, closed in self._lanes()
+        )
+
+    @property
+    def trails(self) -> bool:
+        """Pieces are on the GPU, or may be: no mark will tell before the program goes on."""
+        return any(opened != closed for _, _, opened, closed in self._lanes())
+
+    def _lanes(self) -> zip[tuple[int, int, int, int]]:
+        size = _MARKS.size
+        parts = (self.pieces[i : i + size] for i in range(0, 4 * size, size))
+        return zip(*(_MARKS.unpack(part) for part in parts), strict=True)
 
 
 def parse_client_page(data: bytes) -> ClientPage:
@@ -128,6 +155,7 @@ def parse_client_page(data: bytes) -> ClientPage:
     passed, frames, used_ns, last_ns, free_groups, implicit, methods = counts
     jobs, misses, unmarked = _TURNS.unpack_from(data, _TURNS_AT)
     marks = _TURNS_AT + _TURNS.size
+    gated, _, piece_ns = _PIECES.unpack_from(data, _PIECES_AT)
     issued, done = data[marks : marks + _MARKS.size], data[marks + _MARKS.size :]
     return ClientPage(
         busy=bool(busy),
@@ -142,4 +170,7 @@ def parse_client_page(data: bytes) -> ClientPage:
         misses=misses,
         unmarked=bool(unmarked),
         marked=issued != done[: _MARKS.size],
+        gated=bool(gated),
+        piece_ns=piece_ns,
+        pieces=data[_PIECES_AT + _PIECES.size : CLIENT_PAGE_SIZE],
     )

@@ -24,8 +24,12 @@ WAKE_NS = 2_000_000
 CLOSE_NS = 2_500_000
 """So long before the end of its reserve's period a turn is taken back, that it drains by then; at
 most a sixteenth of the period."""
+TRAIL_NS = 100_000
+"""How much longer than predicted a piece may take that nothing tells the end of."""
 DRAIN_NS = 100_000
 """How soon a turn that was taken back is looked at again: its marks may tell before its program."""
+DRAIN_ALONE_NS = 1_000_000
+"""The same while nobody waits for it."""
 STALLED_NS = 60_000_000
 """A program that is stopped, and was for this long, does not keep its turn."""
 QUIET_NS = 100_000_000
@@ -89,11 +93,27 @@ def _books_close_ns(holder: Channel) -> int:
     return reserve.anchor_ns + periods * reserve.period_ns - early_ns
 
 
+def drains(holder: Channel, now_ns: int) -> bool:
+    """Whether something of a turn that was taken back is on the GPU still, or may be. Of a piece to
+    which the program may add more no mark tells; that it is over by now is a prediction."""
+    if holder.pages is None:
+        return False
+    page = holder.pages.client
+    if not page.busy:
+        return False
+    if page.unmarked or page.marked or page.runs:
+        return True
+    if not page.trails:
+        return False
+    likely_ns = max(holder.pages.window_ns, page.piece_ns) * 5 // 4 + TRAIL_NS
+    return holder.revoked_ns is not None and now_ns < holder.revoked_ns + likely_ns
+
+
 def _is_over(holder: Channel, now_ns: int) -> bool:
     """No sign of life for a while, whether the process is stopped or has nothing to do."""
     assert holder.pages is not None
     page = holder.pages.client
-    seen = (page.passed, page.used_ns, page.jobs)
+    seen = (page.passed, page.used_ns, page.jobs, page.pieces)
     if seen != holder.progress:
         holder.progress, holder.progress_ns = seen, now_ns
     still_ns = now_ns - max(holder.progress_ns, holder.since_lease_ns)

@@ -1,0 +1,42 @@
+#include "costs.h"
+
+#define ENTRIES 4096
+
+static struct hw_cost table[ENTRIES];
+
+struct hw_cost *hw_cost_find(uint64_t signature) {
+    struct hw_cost *c = &table[(signature ^ signature >> 29) % ENTRIES];
+    if (c->signature != signature) *c = (struct hw_cost){.signature = signature};
+    return c;
+}
+
+uint64_t hw_cost_of(const struct hw_cost *cost, uint64_t unknown_ns) {
+    return cost->seen && cost->ns ? cost->ns : unknown_ns;
+}
+
+void hw_cost_add(struct hw_sum *sum, struct hw_cost *cost, uint64_t ns) {
+    uint32_t i = 0;
+    while (i < sum->parts && sum->part[i].of != cost) i++;
+    if (i < HW_PARTS) {
+        if (i == sum->parts) sum->part[sum->parts++] = (__typeof__(sum->part[0])){.of = cost};
+        sum->part[i].ns += ns;
+        sum->part[i].works++;
+    }
+    sum->ns += ns;
+}
+
+/* A little down, less up: a group may have met a busy machine. */
+void hw_cost_learn(const struct hw_sum *sum, struct hw_sight seen, bool doubtful) {
+    for (uint32_t i = 0; i < sum->parts; i++) {
+        struct hw_cost *c = sum->part[i].of;
+        double part = sum->parts == 1 ? 1 : (double)sum->part[i].ns / (double)sum->ns;
+        uint64_t ns = (uint64_t)((double)seen.took_ns * part / sum->part[i].works);
+        if (doubtful && ns < hw_cost_of(c, UINT64_MAX)) continue;
+        if (c->ns && (ns < c->ns ? seen.or_more : seen.or_less)) continue;
+        if (!c->seen || !c->ns) c->ns = ns;
+        else if (ns < c->ns) c->ns = (c->ns * 3 + ns) / 4;
+        else c->ns = (c->ns * 7 + (ns < 8 * c->ns ? ns : 8 * c->ns)) / 8;
+        if (!c->ns) c->ns = 1;
+        if (c->seen < HW_KNOWN) c->seen++;
+    }
+}

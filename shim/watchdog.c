@@ -1,0 +1,54 @@
+#define _GNU_SOURCE
+#include "watchdog.h"
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <time.h>
+
+/* How often it looks whether the daemon is alive; that one ended it learns at once. */
+#define LOOK_MS 50
+/* How often books are kept. */
+#define BOOKS_MS 2
+#define STACK 65536
+
+static struct hw_channel *_Atomic guarded;
+static void (*books)(void);
+
+/* No lock is waited for here, and nothing is asked of the driver: whatever hangs there, this must not. Pages of such
+ * channels stay mapped. */
+static void *watch(void *unused) {
+    (void)unused;
+    for (;;) {
+        struct hw_channel *c = guarded;
+        struct pollfd p = {.fd = c->fd, .events = POLLRDHUP};
+        volatile struct hw_client_page *page = c->page;
+        bool pieces = page && page->gated;
+        int found = poll(&p, 1, pieces ? BOOKS_MS : LOOK_MS);
+        bool over = found > 0 && p.revents & (POLLRDHUP | POLLHUP | POLLERR);
+        if (pieces && (over || hw_gate_is_silent(c))) __atomic_store_n(&page->open, 1, __ATOMIC_SEQ_CST);
+        if (pieces) books();
+        if (found) nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000}, NULL);
+    }
+    return NULL;
+}
+
+bool hw_watchdog_start(struct hw_channel *channel, void (*keep_books)(void)) {
+    if (guarded) return true;
+    books = keep_books;
+    guarded = channel;
+    pthread_t thread;
+    pthread_attr_t how;
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are for the program's own threads */
+    pthread_attr_init(&how);
+    pthread_attr_setstacksize(&how, STACK);
+    pthread_attr_setdetachstate(&how, PTHREAD_CREATE_DETACHED);
+    if (pthread_create(&thread, &how, watch, NULL)) guarded = NULL;
+    else pthread_setname_np(thread, "headway");
+    pthread_attr_destroy(&how);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return guarded;
+}
+
+void hw_watchdog_gone(void) { guarded = NULL; }
