@@ -15,7 +15,19 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.gpu import inference, kills, overhead, pairs, results, shares, ticks
+from benchmarks.gpu import (
+    frameworks,
+    graphics,
+    inference,
+    kills,
+    mps,
+    opencl,
+    overhead,
+    pairs,
+    results,
+    shares,
+    ticks,
+)
 from benchmarks.gpu.results import Outcome
 from benchmarks.gpu.stage import Stage, opened
 
@@ -26,6 +38,10 @@ SECTIONS: dict[str, tuple[Callable[[Stage, bool], Outcome], int, int]] = {
     "torch": (inference.measure, 160, 50),
     "tick": (ticks.measure, 35, 20),
     "kill": (kills.measure, 35, 35),
+    "frameworks": (frameworks.measure, 80, 55),
+    "graphics": (graphics.measure, 50, 30),
+    "opencl": (opencl.measure, 40, 28),
+    "mps": (mps.measure, 50, 35),
 }
 """How to measure, and about how many seconds that takes, in full and quickly."""
 
@@ -45,6 +61,7 @@ def main() -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     facts, outcomes = results.facts(), dict[str, Outcome]()
     with opened(options.built) as stage:
+        facts |= {f"without {name}": why for name, why in stage.missing.items()}
         for name in names:
             about_s = SECTIONS[name][2 if options.quick else 1]
             print(f"\n## {name} (about {about_s} s)\n", flush=True)

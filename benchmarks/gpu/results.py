@@ -8,7 +8,7 @@ import platform
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,22 @@ class Table:
         lines = [self.head, ["---"] * len(self.head), *self.rows]
         body = "\n".join("| " + " | ".join(line) + " |" for line in lines)
         return f"{self.title}\n\n{body}" if self.title else body
+
+
+def latencies(title: str, rows: Mapping[str, Mapping[str, Any]], result: str) -> Table:
+    """Programs that also say what they computed: the time of an iteration, and the result."""
+    head = ["", "p50 us", "p99 us", "max us", result, "the other's share", "passed the gate"]
+    lines = [
+        [
+            way,
+            *(f"{row[key]:.0f}" for key in ("p50_us", "p99_us", "max_us")),
+            str(row[result]),
+            f"{row['share']:.2f}" if "share" in row else "",
+            str(row.get("passed", "")),
+        ]
+        for way, row in rows.items()
+    ]
+    return Table(title, head, lines)
 
 
 @dataclass(frozen=True)
@@ -60,6 +76,18 @@ class Outcome:
     data: Any = None
     error: str = ""
     took_s: float = 0.0
+
+    def tried(self, title: str, part: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
+        """What a part of it found; None: it failed, which is noted, and the others go on."""
+        try:
+            found = part()
+        except Exception as error:
+            problem = f"{title}: {type(error).__name__}: {' '.join(str(error).split())}"
+            print(problem, flush=True)
+            self.error = "; ".join(filter(None, [self.error, problem]))
+            return None
+        print(title, found, flush=True)
+        return found
 
     def markdown(self) -> str:
         parts = [table.markdown() for table in self.tables]

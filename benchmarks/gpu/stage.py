@@ -15,8 +15,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-HERE = Path(__file__).resolve().parent
+from benchmarks.gpu.building import ROOT, build
+from benchmarks.gpu.building import Failed as Failed
+
 START_S = 2.5
 """How long a program may take until it has a CUDA context and is ready to begin."""
 LATE_S = 30.0
@@ -34,29 +35,6 @@ def run_as(name: str, *options: str) -> list[str]:
     return headway("run", "--require", "--name", name, *options, "--")
 
 
-class Failed(RuntimeError):
-    """A program did not do what it was started for."""
-
-
-# -- building ------------------------------------------------------------------------------------
-
-
-def build(folder: Path) -> None:
-    """The programs, and the interposer where it was not installed."""
-    library = ROOT / "src" / "headway" / "live" / "libheadway.so"
-    shim = sorted(str(path) for path in (ROOT / "shim").glob("*.c"))
-    options = ["-std=gnu11", "-O2", "-g", "-fPIC", "-shared", "-fvisibility=hidden"]
-    options.append("-DHEADWAY_WITHOUT_OPENCL")  # these are CUDA programs
-    commands = [["gcc", *options, "-o", str(library), *shim, "-ldl", "-lpthread"]]
-    for source in sorted(HERE.glob("*.cu")):
-        target = str(folder / source.stem)
-        commands.append(["nvcc", "-O2", "-arch=native", "-o", target, str(source)])
-    compilers = [subprocess.Popen(command) for command in commands]
-    for compiler, command in zip(compilers, commands, strict=True):
-        if compiler.wait():
-            raise Failed(f"exit {compiler.returncode}: {' '.join(command)}")
-
-
 # -- running -------------------------------------------------------------------------------------
 
 
@@ -66,6 +44,8 @@ class Stage:
 
     built: Path
     env: dict[str, str] = field(default_factory=lambda: dict(os.environ))
+    missing: dict[str, str] = field(default_factory=dict)
+    """What could not be built, and why."""
 
     def environment(self, **more: str) -> dict[str, str]:
         path = os.pathsep.join(filter(None, [str(ROOT / "src"), self.env.get("PYTHONPATH", "")]))
@@ -86,6 +66,8 @@ class Stage:
         )
 
     def program(self, name: str, *arguments: object) -> list[str]:
+        if name in self.missing:
+            raise Failed(f"{name} was not built: {self.missing[name]}")
         return [str(self.built / name), *map(str, arguments)]
 
     def app(self, *arguments: object) -> list[str]:
@@ -136,9 +118,7 @@ def opened(built: Path | None = None) -> Iterator[Stage]:
     """A stage with its programs: built for this GPU, or those in a folder."""
     with tempfile.TemporaryDirectory(prefix="headway-gpu-") as name:
         folder = built or Path(name)
-        if built is None:
-            build(folder)
-        stage = Stage(folder)
+        stage = Stage(folder, missing={} if built else build(folder))
         found = subprocess.run(
             stage.app("cal"), env=stage.environment(), capture_output=True, text=True, check=True
         )

@@ -16,9 +16,21 @@ from typing import Any
 
 import pytest
 
-from benchmarks.gpu import kills, models, overhead, pairs, shares, ticks
+from benchmarks.gpu import (
+    frameworks,
+    graphics,
+    kills,
+    models,
+    mps,
+    opencl,
+    overhead,
+    pairs,
+    shares,
+    ticks,
+)
 from benchmarks.gpu import stage as stages
-from benchmarks.gpu.stage import Stage
+from benchmarks.gpu.building import OPENCL
+from benchmarks.gpu.stage import Failed, Stage
 
 pytestmark = pytest.mark.gpu
 
@@ -128,3 +140,85 @@ def test_a_program_without_a_daemon_runs_all_the_same(stage: Stage) -> None:
     )
     assert json.loads(done.stdout)["jobs"] > 0
     assert "unmanaged" in done.stderr
+
+
+# -- frameworks and other APIs -------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def played(stage: Stage) -> dict[str, frameworks.Found]:
+    return frameworks.play(stage, frameworks.PROGRAMS, 50)
+
+
+@pytest.mark.parametrize("title", list(frameworks.PROGRAMS))
+def test_a_frameworks_program_computes_the_same_and_passes_the_gate(
+    played: dict[str, frameworks.Found], title: str
+) -> None:
+    found = played[title]
+    if found.problem.startswith("not installed"):
+        pytest.skip(f"{title} is {found.problem}")
+    print(f"\n{title}: {found}")
+    assert found.problem == ""
+    assert len({row["hash"] for row in found.rows.values()}) == 1
+    assert found.passed > 0
+    ours, sliced = found.rows[frameworks.OURS], found.rows[frameworks.SLICED]
+    assert ours["p50_us"] < 2 * sliced["p50_us"]
+
+
+@pytest.fixture(scope="module")
+def gl_stage(stage: Stage) -> Stage:
+    try:
+        return graphics.calibrated(stage)[0]
+    except Failed as error:
+        pytest.skip(f"OpenGL ES cannot be had here: {error}")
+
+
+def test_frames_beside_cuda_keep_their_time_and_their_pictures(gl_stage: Stage) -> None:
+    sliced = graphics.frames(gl_stage, stages.TIME_SLICED, SECONDS)
+    ours = graphics.frames(gl_stage, stages.OVERLAP, SECONDS)
+    print(f"\n{sliced} time-sliced, {ours} under Headway")
+    assert ours["hash"] == sliced["hash"] != "too few"
+    assert ours["passed"] > ours["frames"] / 2, "as it was last seen"
+    assert ours["p90_us"] < 1.5 * sliced["p90_us"]
+
+
+def test_reserves_divide_the_gpu_between_two_apis(gl_stage: Stage) -> None:
+    found = graphics.reserves(gl_stage, 2 * SECONDS)
+    print(f"\n{found}")
+    for shares_of in found.values():
+        assert 20 < 100 * shares_of["gl"] / sum(shares_of.values()) < 40
+
+
+@pytest.fixture(scope="module")
+def cl_stage(stage: Stage) -> Stage:
+    if OPENCL in stage.missing:
+        pytest.skip(f"the interposer was built without OpenCL: {stage.missing[OPENCL]}")
+    try:
+        return opencl.calibrated(stage)[0]
+    except Failed as error:
+        pytest.skip(f"OpenCL cannot be had here: {error}")
+
+
+@pytest.mark.parametrize("route", list(opencl.ROUTES))
+def test_opencl_computes_the_same_by_every_route(cl_stage: Stage, route: str) -> None:
+    plain, ours = opencl.alone(cl_stage, SECONDS), opencl.alone(cl_stage, SECONDS, route)
+    assert ours["checksum"] == plain["checksum"]
+    assert ours["passed"] > 0
+
+
+@pytest.mark.parametrize("rival", list(opencl.RIVALS))
+def test_an_important_opencl_program_waits_less(cl_stage: Stage, rival: str) -> None:
+    sliced = opencl.beside(cl_stage, stages.TIME_SLICED, rival, SECONDS)
+    ours = opencl.beside(cl_stage, stages.OVERLAP, rival, SECONDS)
+    print(f"\n{sliced} time-sliced, {ours} under Headway")
+    assert ours["checksum"] == sliced["checksum"]
+    assert ours["p90_us"] < 1.5 * sliced["p90_us"]
+
+
+def test_programs_are_clients_of_the_daemons_mps_which_ends_with_it(stage: Stage) -> None:
+    if shutil.which(mps.CONTROL) is None:
+        pytest.skip(f"{mps.CONTROL} is not here")
+    found = mps.pair(stage, SECONDS)
+    print(f"\n{found}")
+    assert found["clients"] == 2
+    assert found["gone_after_s"] is not None

@@ -6,10 +6,10 @@
  *
  * Prints one JSON line. QUEUE is in (order, the default) or out; WAIT is finish (the default), event, poll, read
  * or map: how a job is waited for; LOOPS is how many loops of a kernel take a microsecond (found out if it is not
- * said); START_AT is a time in seconds. */
+ * said); WORDS is how wide kernels are (64; a GPU takes more at once); START_AT is a time in seconds. */
 #include "reach.h"
 
-enum { WORDS = 64 };
+static size_t words = 64;
 static cl_command_queue queue;
 static cl_mem memory;
 static cl_kernel function;
@@ -41,8 +41,8 @@ static double job(uint32_t us, int kernels) {
     double start = now();
     cl_event before = NULL, event = NULL;
     for (int i = 0; i < kernels; i++, before = event) {
-        uint32_t loops = (uint32_t)(us * loops_per_us / WORDS);
-        CK(spin(queue, function, memory, loops, (uint32_t)i, WORDS, before ? 1 : 0, before ? &before : NULL, &event));
+        uint32_t loops = (uint32_t)(us * loops_per_us / (double)words);
+        CK(spin(queue, function, memory, loops, (uint32_t)i, words, before ? 1 : 0, before ? &before : NULL, &event));
         if (before) CK(clReleaseEvent(before));
     }
     wait_for(event);
@@ -50,21 +50,31 @@ static double job(uint32_t us, int kernels) {
     return now() - start;
 }
 
+/* Again and again: the first guess may be far off. */
 static void calibrate(void) {
-    double best = 1e12;
     loops_per_us = 1000;
-    for (int i = 0; i < 5; i++) {
-        double took = job(2000, 1);
-        if (took < best) best = took;
+    for (int again = 0; again < 5; again++) {
+        double best = 1e12;
+        for (int i = 0; i < 3; i++) {
+            double took = job(2000, 1);
+            if (took < best) best = took;
+        }
+        loops_per_us *= 2000 / best;
     }
-    loops_per_us *= 2000 / best;
 }
 
 static uint32_t checksum(void) {
-    uint32_t words[WORDS], sum = 2166136261u;
-    CK(clEnqueueReadBuffer(queue, memory, CL_TRUE, 0, sizeof words, words, 0, NULL, NULL));
-    for (int i = 0; i < WORDS; i++) sum = (sum ^ words[i] ^ words[i] >> 16) * 16777619u;
+    uint32_t *found = malloc(words * sizeof *found), sum = 2166136261u;
+    CK(clEnqueueReadBuffer(queue, memory, CL_TRUE, 0, words * sizeof *found, found, 0, NULL, NULL));
+    for (size_t i = 0; i < words; i++) sum = (sum ^ found[i] ^ found[i] >> 16) * 16777619u;
+    free(found);
     return sum;
+}
+
+static const char *device_name(void) {
+    static char name[128] = "?";
+    clGetDeviceInfo(device, CL_DEVICE_NAME, sizeof name - 1, name, NULL);
+    return name;
 }
 
 static int by_size(const void *a, const void *b) {
@@ -76,14 +86,15 @@ int main(int argc, char **argv) {
     const char *mode = argc > 1 ? argv[1] : "", *start_at = getenv("START_AT"), *order = getenv("QUEUE");
     if (argc != 6) return fprintf(stderr, "clapp hp|lp|fix KERNEL_US KERNELS PERIOD_MS SECONDS|JOBS\n"), 2;
     way = getenv("WAIT") ? getenv("WAIT") : "finish";
+    if (getenv("WORDS")) words = (size_t)atol(getenv("WORDS"));
     begin();
     function = kernel("spin");
     queue = make_queue(order && !strcmp(order, "out") ? CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE : 0);
-    memory = buffer(WORDS * 4);
+    memory = buffer(words * 4);
     uint32_t one = 1;
     if (getenv("LOOPS")) loops_per_us = atof(getenv("LOOPS"));
     else calibrate();
-    CK(clEnqueueFillBuffer(queue, memory, &one, 4, 0, WORDS * 4, 0, NULL, NULL));
+    CK(clEnqueueFillBuffer(queue, memory, &one, 4, 0, words * 4, 0, NULL, NULL));
     CK(clFinish(queue));
     uint32_t us = (uint32_t)atoi(argv[2]);
     int kernels = atoi(argv[3]);
@@ -103,9 +114,9 @@ int main(int argc, char **argv) {
     qsort(times, jobs, sizeof *times, by_size);
 #define QUANTILE(p) times[(size_t)((p) * (double)(jobs - 1))]
     printf("{\"mode\": \"%s\", \"jobs\": %zu, \"busy\": %.4f, \"p50_us\": %.1f, \"p90_us\": %.1f, \"p99_us\": %.1f, "
-           "\"max_us\": %.1f, \"loops\": %.1f, \"checksum\": %u}\n",
+           "\"max_us\": %.1f, \"loops\": %.1f, \"checksum\": %u, \"device\": \"%s\"}\n",
            mode, jobs, (double)jobs * kernels * us / elapsed, QUANTILE(.5), QUANTILE(.9), QUANTILE(.99),
-           times[jobs - 1], loops_per_us, checksum());
+           times[jobs - 1], loops_per_us, checksum(), device_name());
     CK(clReleaseCommandQueue(queue));
     return 0;
 }

@@ -1,0 +1,80 @@
+"""Programs that are told what to do: each says a JSON line when it is ready, and one for every line
+it is told. They can be started together and measured one after the other."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from benchmarks.gpu.stage import Failed, Stage
+
+
+class Told:
+    """A program, and what it has said so far."""
+
+    def __init__(self, stage: Stage, command: Sequence[str], env: Mapping[str, str]) -> None:
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - as long as the program
+        self._said = b""
+        self.process = subprocess.Popen(
+            list(command),
+            env=stage.environment(**env),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+        )
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def heard(self, timeout_s: float) -> dict[str, Any]:
+        """The next JSON line; other lines are somebody else's."""
+        end = time.monotonic() + timeout_s
+        while True:
+            line, found, rest = self._said.partition(b"\n")
+            if not found:
+                self._said += self._more(end - time.monotonic())
+                continue
+            self._said = rest
+            if line.startswith(b"{"):
+                return dict(json.loads(line))
+
+    def _more(self, left_s: float) -> bytes:
+        assert self.process.stdout is not None
+        ready, _, _ = select.select([self.process.stdout], [], [], max(0.0, left_s))
+        if not ready:
+            raise Failed("hung")
+        more = os.read(self.process.stdout.fileno(), 65536)
+        if not more:
+            raise Failed(f"exit {self.process.wait()}: {self._last_error()}")
+        return more
+
+    def _last_error(self) -> str:
+        self._errors.seek(0)
+        lines = [line.strip() for line in self._errors.read().splitlines() if line.strip()]
+        return lines[-1][:300] if lines else "it says nothing"
+
+    def go(self, timeout_s: float) -> dict[str, Any]:
+        """Have it do its work once more."""
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write(b"\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            raise Failed(f"exit {self.process.wait()}: {self._last_error()}") from None
+        return self.heard(timeout_s)
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout, self._errors):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()

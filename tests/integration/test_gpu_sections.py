@@ -1,0 +1,218 @@
+"""The sections of benchmarks/gpu for frameworks, OpenGL ES, OpenCL and MPS, on software devices.
+
+Do they see what they are there to see? Times mean nothing here: CPUs play three devices at once.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.gpu import books, building, frameworks, graphics, mps, opencl
+from benchmarks.gpu import stage as stages
+from benchmarks.gpu.frameworks import PHASES, Program
+from benchmarks.gpu.stage import Failed, Stage
+from tests.integration import cuda
+
+pytestmark = pytest.mark.live
+
+SHORT_S, LONG_S = 0.6, 2.0
+"""Long enough for the frames whose pictures are compared."""
+SOFTWARE = {"SIZE": "64", "LP_NUM_THREADS": "1", "POCL_MAX_PTHREAD_COUNT": "1"}
+
+
+@pytest.fixture(scope="module")
+def programs(cuda_programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sections")
+    for name in ("app", "checked"):
+        (folder / name).symlink_to(cuda_programs / "cudaapp-linked")
+    for name, (source, libraries) in building.OTHERS.items():
+        strict = ["gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-o", str(folder / name)]
+        subprocess.run([*strict, str(source), *libraries], check=True)
+    return folder
+
+
+@pytest.fixture
+def stage(gpu: cuda.Gpu, programs: Path) -> Stage:
+    return Stage(programs, gpu.environment(SOFTWARE))
+
+
+# -- frameworks ----------------------------------------------------------------------------------
+
+COPIES = """
+import ctypes
+from rounds import serve
+
+driver = ctypes.CDLL("libcuda.so.1")
+device, context, memory = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_uint64()
+assert not driver.cuInit(0)
+assert not driver.cuDeviceGet(ctypes.byref(device), 0)
+assert not driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)
+assert not driver.cuCtxSetCurrent(context)
+assert not driver.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(4))
+
+
+def work(number):
+    there, back, size = ctypes.c_uint32(number * 3), ctypes.c_uint32(), ctypes.c_size_t(4)
+    assert not driver.cuMemcpyHtoD_v2(memory, ctypes.byref(there), size)
+    assert not driver.cuMemcpyDtoH_v2(ctypes.byref(back), memory, size)
+    return bytes(back)
+
+
+serve(work)
+"""
+
+
+@pytest.fixture
+def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Program]:
+    (tmp_path / "copies.py").write_text(COPIES)
+    (tmp_path / "broken.py").write_text("raise SystemExit('no such driver')\n")
+    (tmp_path / "rounds.py").symlink_to(frameworks.FOLDER / "rounds.py")
+    made = {
+        "copies": Program("copies.py", ("ctypes",)),
+        "absent": Program("absent.py", ("ctypes", "no_such_framework", "no.such.package")),
+        "broken": Program("broken.py", ("ctypes",)),
+    }
+    monkeypatch.setattr(frameworks, "FOLDER", tmp_path)
+    monkeypatch.setattr(frameworks, "PROGRAMS", made)
+    monkeypatch.setattr(frameworks, "BEGIN_S", 0.7)
+    return made
+
+
+def test_every_framework_is_played_or_named_with_what_it_lacks(
+    stage: Stage, played: dict[str, Program]
+) -> None:
+    found = frameworks.play(stage, played, 10)
+    copies = found["copies"]
+    assert copies.problem == ""
+    assert tuple(copies.rows) == PHASES
+    assert len({row["hash"] for row in copies.rows.values()}) == 1
+    assert copies.passed == 2 * (10 + 10 + 10), "warm-up, alone, beside the greedy one"
+    assert copies.lookups.startswith("look-up")
+    assert found["absent"].problem == "not installed here: no_such_framework, no.such.package"
+    assert "no such driver" in found["broken"].problem
+
+
+def test_look_ups_are_told_in_short() -> None:
+    lines = ["hooked look-up cuInit", "hooked cuGetProcAddress cuLaunchKernel"]
+    lines += ["hooked cuGetProcAddress cuMemcpyAsync", "passed cuGetProcAddress cuMemcpyBatchAsync"]
+    said = frameworks.summary("\n".join(lines))
+    assert said == "look-up 1, cuGetProcAddress 2; not hooked: cuMemcpyBatchAsync"
+
+
+# -- OpenGL ES and OpenCL ------------------------------------------------------------------------
+
+
+def test_frames_beside_cuda_are_the_same_and_pass_the_gate(stage: Stage) -> None:
+    at, renderer = graphics.calibrated(stage)
+    assert "llvmpipe" in renderer
+    alone, ours = (graphics.frames(at, way, LONG_S) for way in (None, stages.OVERLAP))
+    assert ours["hash"] == alone["hash"] != "too few"
+    assert ours["gl_error"] == 0
+    assert ours["passed"] > ours["frames"] / 2, "as it was last seen"
+    assert ours["share"] > 0
+
+
+def test_one_set_of_books_covers_both_apis(stage: Stage) -> None:
+    at, _ = graphics.calibrated(stage)
+    found = graphics.reserves(at, 1.5)
+    for shares in found.values():
+        assert set(shares) == set(graphics.PARTS)
+        assert all(share > 0 for share in shares.values())
+    assert sum(found["charged"].values()) < 110
+
+
+def test_opencl_computes_the_same_by_every_route(stage: Stage) -> None:
+    at, device = opencl.calibrated(stage, words=64)
+    assert device != "?"
+    alone = opencl.alone(at, SHORT_S)
+    runs = [opencl.alone(at, SHORT_S, route) for route in opencl.ROUTES]
+    runs.append(opencl.beside(at, stages.OVERLAP, "CUDA", SHORT_S))
+    assert {run["checksum"] for run in runs} == {alone["checksum"]}
+    assert all(run["passed"] > 0 for run in runs)
+
+
+def test_a_program_that_was_not_built_says_why(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, missing={"glapp": "EGL/egl.h: No such file or directory"})
+    with pytest.raises(Failed, match=r"glapp was not built: EGL/egl\.h"):
+        graphics.calibrated(stage)
+
+
+def test_shares_are_of_the_time_when_all_were_there() -> None:
+    kept = books.Books()
+    times_s: list[dict[str, float]] = [{"a": 5}, {"a": 6, "b": 0}, {"a": 6.5, "b": 0.25}]
+    for second, channels in enumerate(times_s):
+        said = [{"task": f"{n}.1", "gpu_ns": s * 1e9, "passed": 3} for n, s in channels.items()]
+        kept.note({"uptime_s": float(second), "channels": said})
+    assert kept.shares("a", "b") == [0.5, 0.25]
+    assert kept.shares("a", "c") == [0.0, 0.0]
+    assert (kept.last("a", "passed"), kept.last("c", "passed")) == (3, 0)
+
+
+# -- MPS -----------------------------------------------------------------------------------------
+
+CONTROL = f"""#!{sys.executable}
+import os, subprocess, sys
+folder = os.environ["CUDA_MPS_PIPE_DIRECTORY"]
+file = os.path.join(folder, "server")
+if "-d" in sys.argv:
+    quiet = subprocess.DEVNULL
+    command = ["nvidia-cuda-mps-server", "600"]
+    one = subprocess.Popen(command, executable="/bin/sleep", stdin=quiet, stdout=quiet,
+                           stderr=quiet, start_new_session=True)
+    open(file, "w").write(str(one.pid))
+    raise SystemExit
+if not os.path.exists(file):
+    raise SystemExit("no control daemon")
+server = open(file).read()
+for line in sys.stdin:
+    if line.startswith("quit"):
+        os.kill(int(server), 9)
+        os.remove(file)
+    elif line.startswith("get_server_list"):
+        print(server)
+    elif line.startswith("get_client_list"):
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                seen = open(f"/proc/{{pid}}/environ", errors="replace").read()
+            except OSError:
+                continue
+            ours = f"CUDA_MPS_PIPE_DIRECTORY={{folder}}" in seen
+            if ours and pid not in (server, str(os.getpid())):
+                print(pid)
+"""
+
+
+@pytest.fixture
+def mps_stage(stage: Stage, tmp_path: Path) -> Stage:
+    control = tmp_path / "bin" / mps.CONTROL
+    control.parent.mkdir()
+    control.write_text(CONTROL)
+    control.chmod(0o755)
+    return stage.with_env(PATH=f"{control.parent}{os.pathsep}{stage.env['PATH']}")
+
+
+def test_who_is_a_client_of_the_daemons_server_and_what_is_left_of_it(
+    mps_stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", mps_stage.env["PATH"])
+    found = mps.pair(mps_stage, LONG_S)
+    assert found["clients"] == 2
+    assert len(found["processes"]) == 1
+    assert found["gone_after_s"] is not None
+
+
+def test_a_killed_daemon_leaves_its_server_and_the_next_one_ends_it(
+    mps_stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", mps_stage.env["PATH"])
+    monkeypatch.setattr(mps, "CHECKED", ("lp", 200, 5, 0))
+    found = mps.death(mps_stage, 4.0)
+    assert len(found["left"]) == 1
+    assert found["runs_on"] is True
+    assert found["later"] == "runs"
+    assert found["gone_after_s"] is not None
