@@ -355,10 +355,25 @@ bool hw_gate_take_lease(struct hw_channel *c) { return take_lease(c); }
 
 bool hw_gate_ask(struct hw_channel *c) { return ask(c); }
 
+/* The daemon does it the other way round: it says that it no longer looks, and then looks once more. */
+static bool is_seen(const struct hw_channel *c) {
+    return c->fd >= 0 && __atomic_load_n(&c->daemon->looks, __ATOMIC_SEQ_CST);
+}
+
 bool hw_gate_announce(struct hw_channel *c) {
     c->seq++;
-    read_old_grants(c);
-    return tell(c, HW_SUBMIT, false);
+    c->units = __atomic_add_fetch(&c->page->asks, 1, __ATOMIC_SEQ_CST);
+    bool known = is_seen(c);
+    if (!known) {
+        read_old_grants(c);
+        known = tell(c, HW_SUBMIT, false);
+    }
+    c->units = 0;
+    return known;
+}
+
+void hw_gate_rest(struct hw_channel *c) {
+    if (!is_seen(c)) tell(c, HW_RELEASE, true);
 }
 
 void hw_gate_frame(struct hw_channel *c) {

@@ -83,5 +83,7 @@ bool hw_gate_tell(struct hw_channel *channel, uint32_t type, bool last);
 bool hw_gate_ask(struct hw_channel *channel);
 /* Asks, and waits for nothing. */
 bool hw_gate_announce(struct hw_channel *channel);
+/* The turn is over, and the page says so: there was a job more, and nothing is busy. */
+void hw_gate_rest(struct hw_channel *channel);
 
 #endif

@@ -44,7 +44,7 @@ struct hw_message {
     uint32_t seq;       /* of the group; a grant names the group it is for */
     uint64_t signature; /* hash over methods and data sizes */
     uint64_t submit_ns, start_ns, finish_ns;
-    uint64_t units;  /* data sizes added up */
+    uint64_t units;  /* data sizes added up; of a turn that is not waited for: which of the page's `asks` it is */
     uint32_t frame;  /* the group ends a frame */
     uint32_t passed; /* groups that went under a lease since the last message */
 };
@@ -69,14 +69,15 @@ struct hw_daemon_page {
     uint32_t wanted;      /* others wait: say when a turn is over */
     uint32_t at_once;     /* a turn may begin with the asking for it */
     uint32_t waits;       /* the daemon knows that a turn is wanted: it need not be asked for again */
-    uint32_t padding;
+    uint32_t looks;       /* the daemon looks at the client's page all the time: who does not wait for an answer
+                             need not say what can be seen there */
 };
 
 /* Written by the client. To the daemon it is a hint. */
 struct hw_client_page {
     uint32_t magic, version;
     uint32_t busy; /* something went to the GPU under a lease and may still be there */
-    uint32_t reserved;
+    uint32_t asks; /* turns that were asked for without waiting for the answer */
     uint64_t passed;  /* groups that went under a lease */
     uint64_t frames;  /* frames ended */
     uint64_t used_ns; /* GPU time of groups that went under a lease, predicted where not waited for */

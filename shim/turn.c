@@ -313,7 +313,7 @@ static void let_go(bool last) {
     if (asking) return; /* by another thread: what it asks for must not be given back */
     bool wanted = __atomic_load_n(&channel->daemon->wanted, __ATOMIC_SEQ_CST);
     if (wanted || !__atomic_load_n(&channel->daemon->lease, __ATOMIC_SEQ_CST))
-        hw_gate_tell(channel, HW_RELEASE, last);
+        last ? hw_gate_rest(channel) : (void)hw_gate_tell(channel, HW_RELEASE, false);
 }
 
 /* The turn was taken back: what is in flight is waited for, then it is given. */
@@ -518,6 +518,10 @@ static void keep_books(void) {
         }
     }
     book(now, false);
+    bool waits = false;
+    for (uint32_t i = 0; i < HW_LANES && channel->page; i++)
+        waits |= channel->page->opened[i] != channel->page->given[i];
+    if (waits) ask_again(); /* whatever went wrong, nothing is to wait for a turn that nobody knows of */
     pthread_mutex_unlock(&lock);
 }
 

@@ -18,6 +18,7 @@ from headway.engine.core import Engine
 from headway.engine.model import Group, Lease
 from headway.live import turns
 from headway.live.channel import Channel
+from headway.live.pages import Pages
 from headway.live.protocol import (
     COMPLETE,
     RELEASE,
@@ -60,6 +61,7 @@ class Arbiter:
         """Whose groups are online, in order of dispatch: one, unless a policy lets more through."""
         self._turners: dict[Channel, None] = {}
         """Channels that take turns."""
+        self._looking = False
         self._finished_ns = 0
         """When the group before was done."""
         self._due_ns: int | None = None
@@ -87,20 +89,64 @@ class Arbiter:
     def heard(self, channel: Channel, message: Message, now_ns: int) -> None:
         """A message of a channel that has a task."""
         if message.type == SUBMIT:
+            if message.units and channel.turns and message.units == channel.asks:
+                return  # it was seen before it was heard
+            channel.asks = message.units or channel.asks
             self._close_gates(channel)
             self._submitted(channel, message, now_ns)
         elif message.type == COMPLETE:
             self._completed(channel, message, now_ns)
         elif message.type == RELEASE:
-            self._released(channel, message, now_ns)
+            self._released(channel, now_ns, rests=message.frame)
         elif message.type == WITHDRAW:
             self._withdrawn(channel, message, now_ns)
         elif message.type == TURNS:
             channel.turns = channel not in self._online
             self._turners[channel] = None
+            if channel.pages is not None:
+                channel.pages.set_looks(self._looking)
         else:
             raise ProtocolError(f"a message of the unknown type {message.type}")
         self.decide(now_ns)
+
+    # -- looking -----------------------------------------------------------------------------
+
+    def look(self, on: bool, now_ns: int) -> None:
+        """From now on `glance` is called all the time, or, after this, no more."""
+        if on == self._looking:
+            return
+        self._looking = on
+        for channel in self._turners:
+            if channel.pages is not None:
+                channel.pages.set_looks(on)
+        if not on:
+            self.glance(now_ns)
+
+    def glance(self, now_ns: int) -> bool:
+        """What programs say by their pages alone: saying it in a message would cost the important
+        ones more than the rest of it. Whether somebody said something."""
+        changed = False
+        for channel in list(self._turners):
+            pages = channel.pages
+            if pages is None or channel.task is None:
+                continue
+            asks, busy = pages.asks, pages.busy
+            if asks != channel.asks and busy:
+                channel.asks, changed = asks, True
+                self._close_gates(channel)
+                self._submit(channel, 0, now_ns)
+            elif not busy and self._rests(channel, pages):
+                channel.asks, changed = asks, True
+                self._released(channel, now_ns, rests=True)
+        if changed:
+            self.decide(now_ns)
+        return changed
+
+    def _rests(self, channel: Channel, pages: Pages) -> bool:
+        """Of one that is not busy: whether it was, and somebody waits for it or for nothing."""
+        if channel.leased:
+            return pages.jobs != channel.jobs and (channel.revoked or pages.wanted)
+        return channel.task is not None and channel.task.waiting is not None and not channel.asked
 
     # -- groups ------------------------------------------------------------------------------
 
@@ -148,17 +194,18 @@ class Arbiter:
         self.engine.advance(now_ns)
         self._maybe_lease(channel, now_ns)
 
-    def _released(self, channel: Channel, message: Message, now_ns: int) -> None:
+    def _released(self, channel: Channel, now_ns: int, *, rests: bool) -> None:
         task = channel.task
         assert task is not None
-        if channel.leased:
-            self._end(channel, now_ns)
-        if not channel.turns:
-            return
-        if task.waiting is not None:  # it had begun with the asking, and was done before the answer
+        if channel.turns and task.waiting is not None:
+            # It had begun with the asking, and was done before the answer.
             self.engine.withdraw(task, now_ns)
             channel.group = None
-        if message.frame:
+        if channel.leased:
+            self._part(channel, now_ns)
+        if not channel.turns or task.waiting is not None:  # or it has begun again meanwhile
+            return
+        if rests:
             self.engine.rest(task, now_ns)
             self.engine.advance(now_ns)
             self._maybe_lease(channel, now_ns)
@@ -351,6 +398,7 @@ class Arbiter:
         if channel.pages is not None:
             channel.told_ns, channel.told = now_ns, channel.pages.counts
             channel.passed_before, _, channel.used_before_ns = channel.told
+            channel.jobs = channel.pages.jobs
             if channel.task is not None and channel.task.rule.per_group:
                 channel.jobs_before = channel.pages.client.jobs
             channel.pages.set_lease(True)

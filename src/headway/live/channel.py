@@ -62,6 +62,8 @@ class Channel:
         self.revoked = False
         """The lease was taken back, and it is still busy."""
         self.revoked_ns: int | None = None
+        self.asks = self.jobs = 0
+        """What of its page the arbiter has seen: turns asked for, and jobs done."""
         self.asked = False
         """It waits for a message that it may go; else what it has on the GPU waits."""
         self.used_before_ns = self.passed_before = self.jobs_before = 0

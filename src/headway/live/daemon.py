@@ -306,8 +306,9 @@ class Daemon:
     def _turn(self) -> None:
         now_ns = time.monotonic_ns()
         if self._spin_ns and now_ns - self._heard_ns < self._spin_ns:
-            self.loop.turn(0.0)
+            self._spin(now_ns)
         else:
+            self._look(False, now_ns)
             due_ns = self._next_due_ns()
             self.loop.turn(None if due_ns is None else max(0.0, (due_ns - now_ns) / 1e9))
         now_ns, watcher = time.monotonic_ns(), self.foreground.watcher
@@ -328,6 +329,28 @@ class Daemon:
             self._beat(now_ns)
         if self.until_idle and not self.channels:
             self._stopping |= self._is_over(now_ns)
+
+    def _spin(self, now_ns: int) -> None:
+        """Look until there is something to do, or has not been for long."""
+        self._look(True, now_ns)
+        due_ns, end_ns = self._next_due_ns(), self._heard_ns + self._spin_ns
+        end_ns = end_ns if due_ns is None else min(end_ns, due_ns)
+        try:
+            while now_ns < end_ns and not self.loop.is_ready():
+                if self.arbiter.glance(now_ns):
+                    self._heard_ns = now_ns
+                    return
+                now_ns = time.monotonic_ns()
+        except Exception as error:
+            self._doubt(error)
+        self.loop.turn(0.0)
+
+    def _look(self, on: bool, now_ns: int) -> None:
+        """Programs that are looked at need not say everything by a message."""
+        try:
+            self.arbiter.look(on, now_ns)
+        except Exception as error:
+            self._doubt(error)
 
     def _is_over(self, now_ns: int) -> bool:
         waited = self._had_clients or now_ns - self.since_ns > FIRST_NS

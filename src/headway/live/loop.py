@@ -63,6 +63,10 @@ class Loop:
     def close_later(self, close: Callable[[], None]) -> None:
         self._closing.append(close)
 
+    def is_ready(self) -> bool:
+        """Whether a turn would find something to do."""
+        return bool(self._soon) or bool(self._epoll.poll(0))
+
     def turn(self, timeout_s: float | None) -> None:
         """Wait for events, or until the time is over, and handle them."""
         if self._soon:

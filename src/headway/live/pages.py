@@ -16,6 +16,7 @@ import threading
 
 from headway.live.protocol import (
     CLIENT_PAGE_SIZE,
+    JOBS_AT,
     MAGIC,
     OPEN_AT,
     PAGE,
@@ -28,6 +29,7 @@ F_ADD_SEALS = 1033
 SEAL_SEAL, SEAL_SHRINK, SEAL_GROW, SEAL_FUTURE_WRITE = 1, 2, 4, 16
 
 _BUSY = 8
+_ASKS = 12
 _PASSED = 16
 _FRAMES = 24
 _USED = 32
@@ -42,6 +44,7 @@ _DEADLINE = 40
 _WANTED = 48
 _AT_ONCE = 52
 _WAITS = 56
+_LOOKS = 60
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
@@ -107,6 +110,9 @@ class Pages:
         self._wanted = ctypes.c_uint32.from_address(self._daemon + _WANTED)
         self._at_once = ctypes.c_uint32.from_address(self._daemon + _AT_ONCE)
         self._waits = ctypes.c_uint32.from_address(self._daemon + _WAITS)
+        self._looks = ctypes.c_uint32.from_address(self._daemon + _LOOKS)
+        self._asks = ctypes.c_uint32.from_address(self._client + _ASKS)
+        self._jobs = ctypes.c_uint64.from_address(self._client + JOBS_AT)
         self._open = ctypes.c_uint32.from_address(self._client + OPEN_AT)
         self._busy = ctypes.c_uint32.from_address(self._client + _BUSY)
         self._passed = ctypes.c_uint64.from_address(self._client + _PASSED)
@@ -176,7 +182,26 @@ class Pages:
             with _fence:
                 pass
 
+    def set_looks(self, on: bool) -> None:
+        """Somebody looks at the client's page all the time; what is read after this is newer."""
+        if self._daemon:
+            self._looks.value = on
+            with _fence:
+                pass
+
     # What decisions look at, without copying the page.
+
+    @property
+    def wanted(self) -> bool:
+        return bool(self._daemon and self._wanted.value)
+
+    @property
+    def asks(self) -> int:
+        return self._asks.value if self._client else 0
+
+    @property
+    def jobs(self) -> int:
+        return self._jobs.value if self._client else 0
 
     @property
     def busy(self) -> bool:

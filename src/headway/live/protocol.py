@@ -26,6 +26,7 @@ _CLIENT_PAGE = struct.Struct("<IIIIQQQQQQQ")
 _TURNS = struct.Struct("<QQI4x")
 _TURNS_AT = 584
 """Behind the matrix."""
+JOBS_AT: Final = _TURNS_AT
 _LANES = 64
 _MARKS = struct.Struct(f"<{_LANES}I")
 _PIECES = struct.Struct("<IIQ")
