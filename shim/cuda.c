@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include "gate.h"
 #include "loader.h"
+#include "survey.h"
 #include "turn.h"
 #include <pthread.h>
 #include <stdint.h>
@@ -285,11 +286,13 @@ static uint64_t kernel(const void *f, unsigned gx, unsigned gy, unsigned gz, uns
 #define HOOK(since, name, per_thread, params, args) \
     typedef CUresult(*type_##name) params; \
     static type_##name real_##name; \
+    static uint64_t *calls_##name; \
     EXPORT CUresult name params;
 #include "cuda.def"
 
 #define READY(name) \
-    (real_##name || (real_##name = (type_##name)hw_resolve(#name, (void *)name, __builtin_return_address(0))))
+    (HW_COUNT(name), real_##name || (real_##name = (type_##name)hw_resolve_linked( \
+                                         #name, (void *)name, __builtin_return_address(0))))
 
 /* Work on its way to a stream. */
 static enum hw_pass before(void *lane, uint64_t signature) {
@@ -415,6 +418,7 @@ static void count_capture(bool was, bool is) {
 
 static CUresult (*real_cuGetProcAddress)(const char *, void **, int, uint64_t);
 static CUresult (*real_cuGetProcAddress_v2)(const char *, void **, int, uint64_t, int *);
+static uint64_t *calls_cuGetProcAddress, *calls_cuGetProcAddress_v2;
 EXPORT CUresult cuGetProcAddress(const char *symbol, void **function, int version, uint64_t flags);
 EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, uint64_t flags, int *status);
 
@@ -423,7 +427,7 @@ EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **function, int ver
     HOOK(12000, cuGetProcAddress_v2, 0, , )
 
 const struct hw_hook hw_cuda_hooks[] = {
-#define HOOK(since, name, per_thread, params, args) {#name, (void *)name, (void **)&real_##name},
+#define HOOK(since, name, per_thread, params, args) {#name, (void *)name, (void **)&real_##name, &calls_##name},
     LOOKUPS
 #include "cuda.def"
 };
@@ -448,6 +452,7 @@ static bool is_called(const char *name, const char *plain) {
 
 /* The newest version we know up to what was asked for; none if the driver may mean a newer one. */
 #define KNOWN_VERSION 13099
+HW_KNOWS("CUDA", KNOWN_VERSION)
 static const struct hw_hook *by_meaning(const char *plain, int version, bool per_thread) {
     const struct hw_hook *best = NULL;
     int since = 0;
@@ -463,13 +468,6 @@ static const struct hw_hook *by_meaning(const char *plain, int version, bool per
     return best;
 }
 
-static bool is_work(const char *name) {
-    static const char *kinds[] = {"cuLaunch", "cuMemcpy", "cuMemset", "cuGraphLaunch"};
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (!strncmp(name, kinds[i], strlen(kinds[i]))) return true;
-    return false;
-}
-
 /* Whether what cuGetProcAddress gives is what dlsym gives. Then an address that is none of ours is
  * another version, and stays as it is. */
 static bool is_known_by_address(void) {
@@ -483,38 +481,44 @@ static bool is_known_by_address(void) {
 }
 
 /* Ours in the place of what was found: known by its address, or else by what the name means. */
-static void replace(const char *plain, void **function, int version, uint64_t flags) {
+static void replace(const char *plain, void **function, int version, uint64_t flags, const char *way) {
     const struct hw_hook *hook = NULL;
     if (!plain || !function || !*function) return;
     for (size_t i = 0; i < hw_cuda_hook_count && !hook; i++) {
         const struct hw_hook *h = &hw_cuda_hooks[i];
         if (!is_called(h->name, plain)) continue;
-        if (*function == h->wrapper) return;
+        if (*function == h->wrapper) return hw_survey_hooked(h->name, way);
         if (!*h->real) *h->real = hw_find_in(LIBRARY, h->name);
         if (*h->real == *function) hook = h;
     }
     if (!hook && !is_known_by_address()) hook = by_meaning(plain, version, flags & PER_THREAD_FLAG);
-    if (hook && !*hook->real) *hook->real = *function;
-    if (hook) *function = hook->wrapper;
-    if (hook || is_work(plain)) hw_note_lookup(hook ? hook->name : plain, "cuGetProcAddress", hook);
+    if (!hook) {
+        *function = hw_survey_passed(plain, way, version, *function);
+        return;
+    }
+    if (!*hook->real) *hook->real = *function;
+    *function = hook->wrapper;
+    hw_survey_hooked(hook->name, way);
 }
 
 CUresult cuGetProcAddress(const char *symbol, void **function, int version, uint64_t flags) {
+    HW_COUNT(cuGetProcAddress);
     if (!real_cuGetProcAddress)
         *(void **)&real_cuGetProcAddress =
             hw_resolve("cuGetProcAddress", (void *)cuGetProcAddress, __builtin_return_address(0));
     if (!real_cuGetProcAddress) return NOT_FOUND;
     CUresult result = real_cuGetProcAddress(symbol, function, version, flags);
-    if (result == SUCCESS) replace(symbol, function, version, flags);
+    if (result == SUCCESS) replace(symbol, function, version, flags, "cuGetProcAddress");
     return result;
 }
 
 CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, uint64_t flags, int *status) {
+    HW_COUNT(cuGetProcAddress_v2);
     if (!real_cuGetProcAddress_v2)
         *(void **)&real_cuGetProcAddress_v2 =
             hw_resolve("cuGetProcAddress_v2", (void *)cuGetProcAddress_v2, __builtin_return_address(0));
     if (!real_cuGetProcAddress_v2) return NOT_FOUND;
     CUresult result = real_cuGetProcAddress_v2(symbol, function, version, flags, status);
-    if (result == SUCCESS) replace(symbol, function, version, flags);
+    if (result == SUCCESS) replace(symbol, function, version, flags, "cuGetProcAddress_v2");
     return result;
 }

@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "gate.h"
+#include "survey.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -134,6 +135,15 @@ void hw_channel_end(void *context) {
     pthread_mutex_unlock(&lock);
 }
 
+/* Only pages that stay can be written by a thread that does not use the channel. */
+void hw_gate_show_unknown(uint32_t count) {
+    if (!enabled) return;
+    pthread_mutex_lock(&lock);
+    for (struct hw_channel *c = channels; c; c = c->next)
+        if (c->turns && c->page) c->page->unknown = count;
+    pthread_mutex_unlock(&lock);
+}
+
 static bool wait_readable(int fd, int timeout_ms) {
     struct pollfd p = {.fd = fd, .events = POLLIN};
     uint64_t end = hw_now() + (uint64_t)timeout_ms * 1000000ull;
@@ -181,6 +191,8 @@ static bool greet(struct hw_channel *c) {
     if (known && daemon && page && daemon->magic == HW_MAGIC) {
         c->daemon = daemon;
         c->page = page;
+        hw_survey_links();
+        page->unknown = hw_survey_unknown();
         return true;
     }
     if (daemon) munmap((void *)daemon, 4096);
@@ -377,7 +389,9 @@ void hw_gate_rest(struct hw_channel *c) {
 }
 
 void hw_gate_frame(struct hw_channel *c) {
-    if (c->page) c->page->frames++;
+    if (!c->page) return;
+    c->page->frames++;
+    c->page->unknown = hw_survey_unknown();
 }
 
 uint32_t hw_gate_server(const struct hw_channel *c) {

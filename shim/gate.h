@@ -47,6 +47,8 @@ struct hw_channel {
 
 uint64_t hw_now(void);
 void hw_gate_init(void);
+/* The daemon is to know of these, now if it can be and else with the next frame or connection. */
+void hw_gate_show_unknown(uint32_t count);
 bool hw_gate_enabled(void);
 /* The context's channel, made if there is none; the caller's thread uses it until it drops it. */
 struct hw_channel *hw_channel_take(void *context);

@@ -3,14 +3,11 @@
 #define _GNU_SOURCE
 #include "loader.h"
 #include "gate.h"
+#include "survey.h"
 #include <dlfcn.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <link.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -86,20 +83,9 @@ void *hw_find_beside(void *function, const char *name) {
     return dladdr(function, &info) && info.dli_fname ? hw_find_in(info.dli_fname, name) : NULL;
 }
 
-/* HEADWAY_LOOKUPS names a file for it. */
-void hw_note_lookup(const char *name, const char *way, bool hooked) {
-    static int log = -1;
-    static bool tried;
-    if (!tried) {
-        const char *path = getenv("HEADWAY_LOOKUPS");
-        tried = true;
-        if (path && *path) log = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
-    }
-    if (log < 0) return;
-    char line[256];
-    int n = snprintf(line, sizeof line, "%s %s %s\n", hooked ? "hooked" : "passed", way, name);
-    ssize_t ignored = n > 0 && n < (int)sizeof line ? write(log, line, (size_t)n) : 0;
-    (void)ignored;
+void *hw_resolve_linked(const char *name, void *own, void *caller) {
+    hw_survey_hooked(name, "link");
+    return hw_resolve(name, own, caller);
 }
 
 /* ---- dlsym, eglGetProcAddress, glXGetProcAddress ---------------------------------------------- */
@@ -111,9 +97,9 @@ EXPORT void *glXGetProcAddress(const unsigned char *name);
 EXPORT void *glXGetProcAddressARB(const unsigned char *name);
 
 static const struct hw_hook lookups[] = {
-    {"eglGetProcAddress", (void *)eglGetProcAddress, (void **)&real_eglGetProcAddress},
-    {"glXGetProcAddress", (void *)glXGetProcAddress, (void **)&real_glXGetProcAddress},
-    {"glXGetProcAddressARB", (void *)glXGetProcAddressARB, (void **)&real_glXGetProcAddressARB},
+    {"eglGetProcAddress", (void *)eglGetProcAddress, (void **)&real_eglGetProcAddress, NULL},
+    {"glXGetProcAddress", (void *)glXGetProcAddress, (void **)&real_glXGetProcAddress, NULL},
+    {"glXGetProcAddressARB", (void *)glXGetProcAddressARB, (void **)&real_glXGetProcAddressARB, NULL},
 };
 
 static const struct hw_hook *find_among(const struct hw_hook *hooks, size_t count, const char *name) {
@@ -122,7 +108,7 @@ static const struct hw_hook *find_among(const struct hw_hook *hooks, size_t coun
     return NULL;
 }
 
-static const struct hw_hook *find_hook(const char *name) {
+const struct hw_hook *hw_find_hook(const char *name) {
     if (!name) return NULL;
     if (name[0] == 'c' && name[1] == 'u') return find_among(hw_cuda_hooks, hw_cuda_hook_count, name);
     if (name[0] == 'c' && name[1] == 'l') return find_among(hw_opencl_hooks, hw_opencl_hook_count, name);
@@ -132,11 +118,11 @@ static const struct hw_hook *find_hook(const char *name) {
 }
 
 /* What a look-up found: ours in its place, if it is hooked and if it exists at all. */
-static void *replace(const char *name, void *found) {
-    const struct hw_hook *hook = found ? find_hook(name) : NULL;
-    if (!hook || found == hook->wrapper) return found;
-    if (!*hook->real) *hook->real = keep(found);
-    hw_note_lookup(name, "look-up", true);
+static void *replace(const char *name, void *found, const char *way) {
+    const struct hw_hook *hook = found ? hw_find_hook(name) : NULL;
+    if (!hook) return found ? hw_survey_passed(name, way, 0, found) : NULL;
+    hw_survey_hooked(name, way);
+    if (found != hook->wrapper && !*hook->real) *hook->real = keep(found);
     return hook->wrapper;
 }
 
@@ -144,7 +130,7 @@ static void *replace(const char *name, void *found) {
     void *function(type name) { \
         if (!real_##function) \
             real_##function = (lookup)hw_resolve(#function, (void *)function, __builtin_return_address(0)); \
-        return real_##function ? replace((const char *)name, real_##function((const char *)name)) : NULL; \
+        return real_##function ? replace((const char *)name, real_##function((const char *)name), #function) : NULL; \
     }
 LOOK_UP(eglGetProcAddress, const char *)
 LOOK_UP(glXGetProcAddress, const unsigned char *)
@@ -156,15 +142,16 @@ LOOK_UP(glXGetProcAddressARB, const unsigned char *)
  * who called it, so it must be reached by a jump. */
 __attribute__((used, visibility("hidden"))) void *hw_dlsym(void *handle, const char *name) {
     if (!real_dlsym) hw_find_loader();
-    const struct hw_hook *hook = handle == RTLD_NEXT || !real_dlsym ? NULL : find_hook(name);
-    if (!hook) return NULL;
+    if (handle == RTLD_NEXT || !real_dlsym) return NULL;
+    const struct hw_hook *hook = hw_find_hook(name);
+    if (!hook && !hw_is_work(name)) return NULL;
     void *found = real_dlsym(handle, name);
     /* The whole program was searched and only we have it: without us it would not be there. */
-    if (found == hook->wrapper && !*hook->real && !(*hook->real = hw_resolve(name, found, NULL))) {
+    if (hook && found == hook->wrapper && !*hook->real && !(*hook->real = hw_resolve(name, found, NULL))) {
         real_dlsym(RTLD_NEXT, name); /* for dlerror */
         return NOWHERE;
     }
-    return replace(name, found);
+    return replace(name, found, "dlsym");
 }
 
 __attribute__((used, visibility("hidden"))) void *hw_real_dlsym(void) { return (void *)real_dlsym; }

@@ -4,11 +4,13 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct hw_hook {
     const char *name;
     void *wrapper;
     void **real;
+    uint64_t **calls; /* NULL behind it: they are not counted (survey.h) */
 };
 
 /* Every hooked function of an API, made from its list. */
@@ -17,12 +19,13 @@ extern const size_t hw_hook_count, hw_cuda_hook_count, hw_opencl_hook_count;
 
 /* The real function behind our own; `caller` is whoever called ours. NULL: there is none. */
 void *hw_resolve(const char *name, void *own, void *caller);
+/* The same, when the program called ours without having looked it up: it is linked with it. */
+void *hw_resolve_linked(const char *name, void *own, void *caller);
+const struct hw_hook *hw_find_hook(const char *name);
 void hw_find_loader(void);
 /* A function of this library by name, wherever it was loaded; NULL: it has none. */
 void *hw_find_in(const char *library, const char *name);
 /* A function of the library that another function is in. */
 void *hw_find_beside(void *function, const char *name);
-/* For `headway doctor`: what was looked up, and whether it is hooked. */
-void hw_note_lookup(const char *name, const char *way, bool hooked);
 
 #endif

@@ -13,6 +13,7 @@
 #pragma GCC visibility pop
 #include "device.h"
 #include "gate.h"
+#include "survey.h"
 #include "turn.h"
 #include <pthread.h>
 #include <stdlib.h>
@@ -250,6 +251,7 @@ static void count_users(cl_command_queue key, int change) {
 
 #define HOOK(ret, name, params, args) \
     static __typeof__(&name) real_##name; \
+    static uint64_t *calls_##name; \
     static ret CL_API_CALL layer_##name params;
 #include "opencl.def"
 
@@ -258,12 +260,16 @@ static cl_icd_dispatch target; /* what comes after the layer */
 /* Each of them twice: as a function of the layer, and before the loader's function. */
 #define READY(name) \
     (real_##name || \
-     (real_##name = (__typeof__(&name))hw_resolve(#name, (void *)name, __builtin_return_address(0))))
+     (real_##name = (__typeof__(&name))hw_resolve_linked(#name, (void *)name, __builtin_return_address(0))))
 #define TWICE(kind, ret, fault, name, params, args, ...) \
-    static ret CL_API_CALL layer_##name params { kind(ret, target.name args, __VA_ARGS__) } \
+    static ret CL_API_CALL layer_##name params { \
+        HW_COUNT(name); \
+        kind(ret, target.name args, __VA_ARGS__) \
+    } \
     ret CL_API_CALL name params { \
         if (!READY(name)) return fault; \
         if (layered) return real_##name args; \
+        HW_COUNT(name); \
         find_tools((void *)real_##name); \
         kind(ret, real_##name args, __VA_ARGS__) \
     }
@@ -325,16 +331,22 @@ static cl_icd_dispatch target; /* what comes after the layer */
     return result;
 #define MAKE(name, params, args) TWICE(DO_MAKE, cl_int, CL_INVALID_OPERATION, name, params, args, )
 
+#define DO_ASK(ret, call, asked) \
+    ret result = call; \
+    return result ? hw_survey_passed(asked, "clGetExtensionFunctionAddressForPlatform", 0, result) : NULL;
+#define ASK(name, params, args, asked) TWICE(DO_ASK, void *, NULL, name, params, args, asked)
+
 #include "opencl.def"
 
 /* ---- for every other way to them ------------------------------------------------------------------------ */
 
 const struct hw_hook hw_opencl_hooks[] = {
-#define HOOK(ret, name, params, args) {#name, (void *)name, (void **)&real_##name},
+#define HOOK(ret, name, params, args) {#name, (void *)name, (void **)&real_##name, &calls_##name},
 #include "opencl.def"
 };
 
 const size_t hw_opencl_hook_count = sizeof hw_opencl_hooks / sizeof *hw_opencl_hooks;
+HW_KNOWS("OpenCL", CL_TARGET_OPENCL_VERSION)
 
 /* A program may come with more than one loader. */
 #define LOADERS 4
@@ -376,7 +388,7 @@ cl_int CL_API_CALL clInitLayer(cl_uint count, const cl_icd_dispatch *next, cl_ui
 #undef TOOL
         __atomic_store_n(&layered, true, __ATOMIC_RELEASE);
     }
-    hw_note_lookup("clInitLayer", "OPENCL_LAYERS", true);
+    hw_survey_hooked("clInitLayer", "OPENCL_LAYERS");
     *count_ret = (cl_uint)(size / sizeof(void *));
     *ours_ret = ours;
     return CL_SUCCESS;

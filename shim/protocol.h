@@ -93,7 +93,7 @@ struct hw_client_page {
     /* for turns */
     uint64_t jobs, misses; /* jobs ended, and those of them that were late */
     uint32_t unmarked;     /* work went that no mark stands behind yet */
-    uint32_t padding;
+    uint32_t unknown;      /* functions for GPU work that it found and that are not hooked */
     uint32_t issued[HW_LANES]; /* marks sent after work, by stream */
     uint32_t done[HW_LANES];   /* marks that the GPU has written */
     /* for pieces, which wait on the GPU */

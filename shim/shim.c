@@ -7,6 +7,7 @@
 #include "gate.h"
 #include "loader.h"
 #include "server.h"
+#include "survey.h"
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -174,8 +175,12 @@ static bool is_sample(struct hw_channel *c) {
 
 #define REAL(name) real_##name
 #define CALL(name, args) (REAL(name) args)
-#define READY(name) \
+#define FOUND(name) \
     (REAL(name) || (REAL(name) = (type_##name)hw_resolve(#name, (void *)name, __builtin_return_address(0))))
+/* In a wrapper: the program called it. */
+#define READY(name) \
+    (HW_COUNT(name), \
+     REAL(name) || (REAL(name) = (type_##name)hw_resolve_linked(#name, (void *)name, __builtin_return_address(0))))
 
 enum {
 #define WORK(name, params, args, size) METHOD_##name,
@@ -188,10 +193,12 @@ enum {
 #define WORK(name, params, args, size) \
     typedef void(*type_##name) params; \
     static type_##name real_##name; \
+    static uint64_t *calls_##name; \
     EXPORT void name params;
 #define SUBMIT(ret, name, params, args) \
     typedef ret(*type_##name) params; \
     static type_##name real_##name; \
+    static uint64_t *calls_##name; \
     EXPORT ret name params;
 #include "hooks.def"
 
@@ -209,7 +216,7 @@ static void delete_fence(GLsync fence) {
 
 /* A fence where the context has them: elsewhere the attempt would leave an error for the program. */
 static GLsync make_fence(const struct hw_channel *c) {
-    if (!c->fences || !READY(glFenceSync) || !READY(glClientWaitSync)) return NULL;
+    if (!c->fences || !FOUND(glFenceSync) || !FOUND(glClientWaitSync)) return NULL;
     return real_glFenceSync(GL_SYNC_GPU_COMMANDS_COMPLETE, 0);
 }
 
@@ -222,7 +229,7 @@ static void wait_fence(GLsync fence) {
 static void wait_done(struct hw_channel *c) {
     GLsync fence = make_fence(c);
     if (fence) wait_fence(fence);
-    else if (READY(glFinish)) real_glFinish();
+    else if (FOUND(glFinish)) real_glFinish();
     if (c->pending) delete_fence(c->pending);
     c->pending = NULL;
     c->pending_ns = c->unfenced_ns = 0;
@@ -305,7 +312,7 @@ static void split(struct hw_channel *c) {
     uint64_t bound = split_bound(c);
     if (!bound || c->drawing || predicted_ns(c) < bound) return;
     c = before();
-    if (c && READY(glFlush)) real_glFlush();
+    if (c && FOUND(glFlush)) real_glFlush();
     after(c, false, false);
 }
 
@@ -314,7 +321,7 @@ static void leaving(void *context) {
     struct hw_channel *old = current;
     if (!old || inside) return;
     struct hw_channel *c = before();
-    if (c && READY(glFlush)) real_glFlush();
+    if (c && FOUND(glFlush)) real_glFlush();
     after(c, false, false);
     if (context != old->context) settle_lease(old); /* later nothing could tell when it is done */
 }
@@ -415,7 +422,7 @@ static void ask_server(struct going *going, void *display) {
     int error = errno;
     if (going->server & HW_YIELD) {
         if (going->channel) {
-            if (READY(glFlush)) real_glFlush();
+            if (FOUND(glFlush)) real_glFlush();
             wait_done(c);
             after(c, true, true);
             going->channel = NULL;
@@ -438,7 +445,7 @@ static void hear_server(struct going *going) {
 }
 
 static void arrive(struct going *going) {
-    if (going->channel && going->flush && READY(glFlush)) real_glFlush();
+    if (going->channel && going->flush && FOUND(glFlush)) real_glFlush();
     if (going->server) hear_server(going);
     after(going->channel, going->frame, going->done);
 }
@@ -511,8 +518,8 @@ static void arrive(struct going *going) {
 /* ---- for every other way to them ------------------------------------------------------------ */
 
 const struct hw_hook hw_hooks[] = {
-#define WORK(name, params, args, size) {#name, (void *)name, (void **)&real_##name},
-#define SUBMIT(ret, name, params, args) {#name, (void *)name, (void **)&real_##name},
+#define WORK(name, params, args, size) {#name, (void *)name, (void **)&real_##name, &calls_##name},
+#define SUBMIT(ret, name, params, args) {#name, (void *)name, (void **)&real_##name, &calls_##name},
 #include "hooks.def"
 };
 
@@ -521,5 +528,6 @@ const size_t hw_hook_count = sizeof hw_hooks / sizeof *hw_hooks;
 __attribute__((constructor)) static void begin(void) {
     hw_find_loader();
     hw_gate_init();
+    hw_survey_begin();
     hw_device_init();
 }

@@ -83,9 +83,9 @@ def _is_there(module: str) -> bool:
 
 def summary(lookups: str) -> str:
     """Which ways a program took to the driver, and which work nobody waits for."""
-    lines = [line.split(" ", 2) for line in lookups.splitlines()]
-    ways = Counter(way for state, way, _ in lines if state == "hooked")
-    past = sorted({name for state, _, name in lines if state == "passed"})
+    lines = [line.split(" ") for line in lookups.splitlines()]
+    ways = Counter(way for _, state, way, *_ in lines if state == "hooked")
+    past = sorted({name for _, state, _, name, *_ in lines if state == "passed"})
     said = ", ".join(f"{way} {count}" for way, count in ways.items()) or "linked"
     return f"{said}; not hooked: {', '.join(past)}" if past else said
 

@@ -60,10 +60,11 @@ def test_an_entry_point_nobody_knows_passes_untouched_and_is_counted(
     program = managed.start("cudaapp", "fix", 50, KERNELS, 0, JOBS, env={**env, "LINGER": 1})
     assert f'"checksum": {CHECKSUM}' in program.heard()
     assert managed.entry(program)["passed"] == SETS_AND_COPIES
-    lines = log.read_text().splitlines()
-    assert lines.count("passed cuGetProcAddress cuLaunchKernel") == 1  # the version nobody knows
-    assert lines.count("hooked cuGetProcAddress cuLaunchKernel") == 1
-    assert "hooked cuGetProcAddress cuMemcpyDtoH_v2" in lines
+    assert managed.entry(program)["unknown"] == 1
+    lines = [line.partition(" ")[2] for line in log.read_text().splitlines()]
+    assert lines.count("passed cuGetProcAddress_v2 cuLaunchKernel 14000") == 1
+    assert lines.count("hooked cuGetProcAddress_v2 cuLaunchKernel") == 1
+    assert "hooked cuGetProcAddress_v2 cuMemcpyDtoH_v2" in lines
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -92,16 +92,17 @@ def test_every_framework_is_played_or_named_with_what_it_lacks(
     assert tuple(copies.rows) == PHASES
     assert len({row["hash"] for row in copies.rows.values()}) == 1
     assert copies.passed == 2 * (10 + 10 + 10), "warm-up, alone, beside the greedy one"
-    assert copies.lookups.startswith("look-up")
+    assert copies.lookups.startswith("dlsym")
     assert found["absent"].problem == "not installed here: no_such_framework, no.such.package"
     assert "no such driver" in found["broken"].problem
 
 
 def test_look_ups_are_told_in_short() -> None:
-    lines = ["hooked look-up cuInit", "hooked cuGetProcAddress cuLaunchKernel"]
-    lines += ["hooked cuGetProcAddress cuMemcpyAsync", "passed cuGetProcAddress cuMemcpyBatchAsync"]
+    lines = ["7 loaded - program", "7 hooked dlsym cuInit"]
+    lines += ["7 hooked cuGetProcAddress cuLaunchKernel", "7 hooked cuGetProcAddress cuMemcpyAsync"]
+    lines += ["7 passed cuGetProcAddress cuMemcpyBatchAsync 12080"]
     said = frameworks.summary("\n".join(lines))
-    assert said == "look-up 1, cuGetProcAddress 2; not hooked: cuMemcpyBatchAsync"
+    assert said == "dlsym 1, cuGetProcAddress 2; not hooked: cuMemcpyBatchAsync"
 
 
 # -- OpenGL ES and OpenCL ------------------------------------------------------------------------

@@ -16,8 +16,13 @@ from tests.integration.daemon_client import running_daemon
 pytestmark = pytest.mark.live
 
 SCRIPT = """#!/bin/sh
-echo "$CUDA_MPS_PIPE_DIRECTORY $* $(cat)" >> "$CALLS"
-exit ${MPS_FAILS:-0}
+said=$(cat) running="$CUDA_MPS_PIPE_DIRECTORY/running"
+echo "$CUDA_MPS_PIPE_DIRECTORY $* $said" >> "$CALLS"
+case "$* $said" in
+    "-d ") [ -z "$MPS_FAILS" ] && touch "$running" ;;
+    *quit*) rm "$running" ;;
+    *) [ -e "$running" ] ;;
+esac
 """
 
 
@@ -50,6 +55,17 @@ def test_programs_are_told_where_the_server_is_and_it_ends_with_the_daemon(
         daemon.kill(signal.SIGTERM)
     assert calls.read_text().splitlines()[-1] == f"{mps}  quit -t 1"
     assert "a fault of one on the GPU ends the others' work too" in daemon.log.read_text()
+
+
+def test_the_server_of_a_killed_daemon_is_kept_for_those_who_use_it(
+    tmp_path: Path, calls: Path
+) -> None:
+    for _ in range(2):
+        with running_daemon(tmp_path / "run", "--mps") as daemon:
+            daemon.kill(signal.SIGKILL)
+    said = [line.split(maxsplit=1)[1] for line in calls.read_text().splitlines()]
+    assert said.count("-d") == 1
+    assert not any("quit" in line for line in said)
 
 
 @pytest.mark.usefixtures("calls")

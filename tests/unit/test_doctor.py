@@ -174,7 +174,7 @@ def test_a_program_that_can_be_managed_and_what_it_links(tmp_path: Path) -> None
     assert "libc.so.6" in elf.needed
     assert not elf.is_static
     assert interposed(str(program)).state == "ok"
-    assert "none for graphics" in libraries(str(program)).found
+    assert "none for a GPU" in libraries(str(program)).found
 
 
 def test_a_program_that_links_gl(tmp_path: Path) -> None:

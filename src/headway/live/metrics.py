@@ -170,6 +170,11 @@ METRICS = (
         _tasks(lambda e: e["overdue"]),
     ),
     Declared(
+        "headway_task_unknown_functions_total", "counter",
+        "Functions for GPU work that a task has found and that pass by, because they are unknown.",
+        _tasks(lambda e: e["unknown"]),
+    ),
+    Declared(
         "headway_task_priority_level", "gauge", "Priority in force, inheritance included.",
         _tasks(lambda e: e["effective"]),
     ),

@@ -43,7 +43,8 @@ class Mps:
         if shutil.which(CONTROL) is None:
             raise MpsError(f"--mps: {CONTROL} is not on the PATH; it comes with NVIDIA's driver")
         self.folder.mkdir(mode=0o700, exist_ok=True)
-        self._quit()  # one that a killed daemon left behind
+        if self._answers():  # one that a killed daemon left behind: programs may still use it
+            return
         try:
             done = self._run(["-d"], "")
         except (OSError, subprocess.TimeoutExpired) as error:
@@ -51,6 +52,12 @@ class Mps:
         if done.returncode:
             said = " ".join((done.stderr or done.stdout).split())[:200]
             raise MpsError(f"--mps: {CONTROL} did not start: {said or 'it says nothing'}")
+
+    def _answers(self) -> bool:
+        try:
+            return self._run([], "get_server_list\n").returncode == 0
+        except (OSError, subprocess.TimeoutExpired):
+            return False
 
     def stop(self) -> None:
         """End the server; programs that still use it end with it, so this comes last."""

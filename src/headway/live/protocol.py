@@ -23,7 +23,7 @@ _HELLO = struct.Struct("<II64s64s")
 _WELCOME = struct.Struct("<IIII")
 _MESSAGE = struct.Struct("<IIQQQQQII")
 _CLIENT_PAGE = struct.Struct("<IIIIQQQQQQQ")
-_TURNS = struct.Struct("<QQI4x")
+_TURNS = struct.Struct("<QQII")
 _TURNS_AT = 584
 """Behind the matrix."""
 JOBS_AT: Final = _TURNS_AT
@@ -118,6 +118,8 @@ class ClientPage:
     jobs: int = 0
     misses: int = 0
     unmarked: bool = False
+    unknown: int = 0
+    """Functions for GPU work that it found and that are not hooked."""
     marked: bool = False
     """Marks are on their way that the GPU has not written yet."""
     gated: bool = False
@@ -154,7 +156,7 @@ def parse_client_page(data: bytes) -> ClientPage:
     """A copy of the page a client writes, whatever it holds."""
     _, _, busy, _, *counts = _CLIENT_PAGE.unpack_from(data)
     passed, frames, used_ns, last_ns, free_groups, implicit, methods = counts
-    jobs, misses, unmarked = _TURNS.unpack_from(data, _TURNS_AT)
+    jobs, misses, unmarked, unknown = _TURNS.unpack_from(data, _TURNS_AT)
     marks = _TURNS_AT + _TURNS.size
     gated, _, piece_ns = _PIECES.unpack_from(data, _PIECES_AT)
     issued, done = data[marks : marks + _MARKS.size], data[marks + _MARKS.size :]
@@ -170,6 +172,7 @@ def parse_client_page(data: bytes) -> ClientPage:
         jobs=jobs,
         misses=misses,
         unmarked=bool(unmarked),
+        unknown=unknown,
         marked=issued != done[: _MARKS.size],
         gated=bool(gated),
         piece_ns=piece_ns,

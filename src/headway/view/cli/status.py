@@ -34,6 +34,11 @@ def command(as_json: bool) -> None:
         if entry["implicit"]:
             count = entry["implicit"]
             click.echo(f"{entry['task']}: the driver submitted {count} times past the gate")
+        if entry["unknown"]:
+            count = entry["unknown"]
+            click.echo(
+                f"{entry['task']}: GPU functions that pass by: {count}; headway doctor tells"
+            )
 
 
 def describe_display(status: dict[str, Any]) -> str:

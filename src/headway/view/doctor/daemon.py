@@ -51,4 +51,8 @@ def daemon() -> Finding:
     if status["restarts"]:
         found = f"{who}; its engine had to start over {status['restarts']} times"
         return warn(found, f"report it, with {folder / 'daemon.log'}")
+    passed = [f"{c['task']} ({c['unknown']})" for c in status["channels"] if c["unknown"]]
+    if passed:
+        found = f"{who}; GPU functions that are not hooked were found by {', '.join(passed)}"
+        return warn(found, "headway doctor -- PROGRAM tells which, and why")
     return ok(who)

@@ -9,8 +9,17 @@ from pathlib import Path
 from headway.view.doctor import Check, Finding, bad, ok, warn
 from headway.view.doctor.elf import Elf, read_elf
 
-MANAGED = ("libGL.", "libGLX.", "libOpenGL.", "libEGL.", "libGLESv", "libGLdispatch.")
-UNMANAGED = ("libvulkan.", "libcuda.", "libOpenCL.")
+MANAGED = (
+    "libGL.",
+    "libGLX.",
+    "libOpenGL.",
+    "libEGL.",
+    "libGLESv",
+    "libGLdispatch.",
+    "libcuda.",
+    "libOpenCL.",
+)
+UNMANAGED = ("libvulkan.",)
 SHEBANGS = 4
 """Scripts whose interpreter is a script are followed so far, as the kernel does."""
 
@@ -59,10 +68,10 @@ def _judge(elf: Elf) -> Finding:
     unmanaged = [name for name in elf.needed if name.startswith(UNMANAGED)]
     if unmanaged and not managed:
         found = f"{', '.join(unmanaged)}: what it does there passes unmanaged"
-        return warn(found, "OpenGL, OpenGL ES, EGL and GLX are managed so far")
+        return warn(found, "OpenGL, OpenGL ES, EGL, GLX, CUDA and OpenCL are managed so far")
     if managed:
         return ok(", ".join(managed + unmanaged))
-    return ok(f"none for graphics among {len(elf.needed)}; what it loads later is covered too")
+    return ok(f"none for a GPU among {len(elf.needed)}; what it loads later is covered too")
 
 
 def interpreter_of(path: Path) -> Path:

@@ -178,6 +178,9 @@ def _note(entry: dict[str, Any]) -> str:
     past_gate = _whole(entry.get("implicit"))
     if past_gate:
         notes.append(f"the driver submitted {past_gate} times past the gate")
+    unknown = _whole(entry.get("unknown"))
+    if unknown:
+        notes.append(f"GPU functions that pass by: {unknown}")
     return "; ".join(notes)
 
 
