@@ -63,7 +63,7 @@ def test_the_server_of_a_killed_daemon_is_kept_for_those_who_use_it(
     for _ in range(2):
         with running_daemon(tmp_path / "run", "--mps") as daemon:
             daemon.kill(signal.SIGKILL)
-    said = [line.split(maxsplit=1)[1] for line in calls.read_text().splitlines()]
+    said = [line.split(maxsplit=1)[1].strip() for line in calls.read_text().splitlines()]
     assert said.count("-d") == 1
     assert not any("quit" in line for line in said)
 
