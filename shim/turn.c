@@ -58,6 +58,7 @@ struct lane {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct hw_channel *channel;
 static struct lane lanes[HW_LANES];
+static uint32_t used; /* of them; looking at all of them would be slow */
 static void *last_dirty; /* the lane whose work went last: it is dirty for sure */
 static uint64_t passes, flight_ns, finished_ns, looked_ns, turn_ns;
 static bool asking, told; /* a thread waits for a turn; one was begun with the asking for it */
@@ -77,16 +78,19 @@ bool hw_turn_inside(void) { return inside; }
 /* ---- lanes and marks ------------------------------------------------------------------------- */
 
 static struct lane *lane_of(const struct hw_lane_api *api, void *key) {
-    struct lane *unused = NULL;
-    for (uint32_t i = 0; i < HW_LANES; i++) {
-        if (lanes[i].key == key) return &lanes[i];
-        if (!unused && (!lanes[i].key || (!lanes[i].dirty && !lanes[i].count && !lanes[i].open.works)))
-            unused = &lanes[i];
+    static struct lane *last;
+    if (last && last->key == key) return last;
+    struct lane *unused = used < HW_LANES ? &lanes[used] : NULL;
+    for (uint32_t i = used; i-- > 0;) {
+        struct lane *lane = &lanes[i];
+        if (lane->key == key) return last = lane;
+        if (!lane->key || (!lane->dirty && !lane->count && !lane->open.works && !lane->open.gated)) unused = lane;
     }
     if (!unused) return NULL;
     unused->key = key;
     unused->api = api;
     unused->slot = (uint32_t)(unused - lanes);
+    if (used <= unused->slot) used = unused->slot + 1;
     unused->dirty = unused->loose = false;
     return unused;
 }
@@ -98,7 +102,7 @@ static void bury(struct lane *lane) {
 
 static void show_marks(void) {
     bool open = false;
-    for (uint32_t i = 0; i < HW_LANES; i++)
+    for (uint32_t i = 0; i < used; i++)
         open |= lanes[i].loose || (lanes[i].open.works && !lanes[i].open.gated);
     channel->page->unmarked = open;
 }
@@ -201,7 +205,7 @@ static bool is_soon(const struct batch *b, uint64_t now) {
 
 static void reap(uint64_t now) {
     bool exact = true;
-    for (uint32_t i = 0; i < HW_LANES; i++) {
+    for (uint32_t i = 0; i < used; i++) {
         struct lane *lane = &lanes[i];
         while (lane->count && is_done(lane, &lane->ring[lane->first % BATCHES])) {
             struct batch *b = &lane->ring[lane->first++ % BATCHES];
@@ -236,14 +240,14 @@ static void close_batch(struct lane *lane) {
 }
 
 static void close_all(void) {
-    for (uint32_t i = 0; i < HW_LANES; i++)
+    for (uint32_t i = 0; i < used; i++)
         if (lanes[i].key) close_batch(&lanes[i]);
     last_dirty = NULL;
     show_marks();
 }
 
 static bool in_flight(void) {
-    for (uint32_t i = 0; i < HW_LANES; i++)
+    for (uint32_t i = 0; i < used; i++)
         if (lanes[i].count) return true;
     return false;
 }
@@ -252,7 +256,7 @@ static void lane_is_done(struct lane *lane, uint64_t now);
 
 /* A program whose GPU work broke gets no more marks: ask the driver what became of it. */
 static void look_for_broken(uint64_t now) {
-    for (uint32_t i = 0; i < HW_LANES; i++) {
+    for (uint32_t i = 0; i < used; i++) {
         struct lane *lane = &lanes[i];
         if (!lane->key || !lane->count) continue;
         if (lane->gone || (lane->api->may_mark(lane->key) && lane->api->lane_done(lane->key)))
@@ -276,7 +280,7 @@ static void breathe(uint64_t since, uint64_t now) {
 
 /* Whether the program itself keeps some of its work from being done. */
 static bool is_held_back(void) {
-    for (uint32_t i = 0; i < HW_LANES; i++)
+    for (uint32_t i = 0; i < used; i++)
         if (lanes[i].key && lanes[i].api->held_back && lanes[i].api->held_back()) return true;
     return false;
 }
@@ -450,7 +454,7 @@ static void end_pieces_beside(const struct lane *lane) {
     static void *last;
     if (last == lane->key) return;
     last = lane->key;
-    for (uint32_t i = 0; i < HW_LANES; i++) {
+    for (uint32_t i = 0; i < used; i++) {
         struct lane *other = &lanes[i];
         if (other == lane || !other->key || !other->open.gated) continue;
         if (lane->api->joins(lane->key) || other->api->joins(other->key)) end_piece(other);
@@ -502,7 +506,7 @@ static bool fits(const struct batch *b, const struct hw_cost *cost, uint64_t win
 static void keep_books(void) {
     if (pthread_mutex_trylock(&lock)) return;
     uint64_t now = hw_now();
-    for (uint32_t i = 0; i < HW_LANES; i++) {
+    for (uint32_t i = 0; i < used; i++) {
         struct lane *lane = &lanes[i];
         while (lane->count) {
             struct batch *b = &lane->ring[lane->first % BATCHES];
@@ -526,7 +530,10 @@ static void keep_books(void) {
 }
 
 static bool pass_in_piece(const struct hw_lane_api *api, void *key, uint64_t signature) {
-    if (!api->can_gate || !api->can_gate() || !hw_gate_reach(channel, hw_now())) return false;
+    static uint32_t number;
+    if (!api->can_gate || !api->can_gate()) return false;
+    /* Every now and then it is looked whether the daemon lives. */
+    if ((number++ % 16 == 0 || channel->fd < 0) && !hw_gate_reach(channel, hw_now())) return false;
     uint64_t window = channel->daemon->window_ns;
     if (!window && !(channel->page->busy && channel->page->gated)) return false;
     if (!api->may_mark(key) || !hw_watchdog_start(channel, keep_books) || !begin_pieces()) return false;
@@ -552,7 +559,8 @@ static void make_channel(void) {
 
 static void in_child(void) {
     pthread_mutex_init(&lock, NULL);
-    memset(lanes, 0, sizeof lanes);
+    memset(lanes, 0, used * sizeof *lanes);
+    used = 0;
     hw_watchdog_gone();
     flight_ns = measurables = 0;
     asking = told = stuck = false;
@@ -617,12 +625,13 @@ void hw_turn_passed(const struct hw_lane_api *api, void *key, uint64_t signature
     pthread_mutex_lock(&lock);
     struct lane *lane = channel->page && channel->daemon ? lane_of(api, key) : NULL;
     if (lane && lane->open.gated == (pass == HW_GATED)) {
-        uint64_t window = channel->daemon->window_ns, now = hw_now();
+        uint64_t window = channel->daemon->window_ns;
+        uint64_t now = !lane->open.gated || !lane->open.works ? hw_now() : 0;
         struct hw_cost *c = hw_cost_find(signature);
         struct batch *b = &lane->open;
         uint64_t cost = hw_cost_of(c, window ? window : WIDE_NS);
         if (!b->works) b->issued_ns = now;
-        b->doubtful |= now - called_ns > CALL_NS;
+        if (!b->gated) b->doubtful |= now - called_ns > CALL_NS;
         b->unknown |= c->seen < HW_KNOWN;
         hw_cost_add(&b->sum, c, cost);
         b->works++;
@@ -703,7 +712,7 @@ static void settle(void *key, enum extent extent) {
     pthread_mutex_lock(&lock);
     uint64_t now = hw_now();
     bool dirty = false, was = false;
-    for (uint32_t i = 0; i < HW_LANES; i++) {
+    for (uint32_t i = 0; i < used; i++) {
         struct lane *lane = &lanes[i];
         if (!lane->key) continue;
         was |= lane->dirty;
@@ -728,7 +737,7 @@ void hw_turn_waits(void *key, bool all) {
     int error = errno;
     inside++;
     pthread_mutex_lock(&lock);
-    for (uint32_t i = 0; i < HW_LANES; i++)
+    for (uint32_t i = 0; i < used; i++)
         if (lanes[i].key && (all || lanes[i].key == key)) end_piece(&lanes[i]);
     pthread_mutex_unlock(&lock);
     inside--;
@@ -748,7 +757,7 @@ static void part_with(void *key) {
     pthread_mutex_lock(&lock);
     inside++;
     reap(hw_now());
-    for (uint32_t i = 0; i < HW_LANES; i++) {
+    for (uint32_t i = 0; i < used; i++) {
         struct lane *lane = &lanes[i];
         if (!key || lane->key != key) continue;
         close_batch(lane);
@@ -768,7 +777,7 @@ void hw_turn_end_lane(void *key, bool all) {
     if (!all) part_with(key);
     settle(ALL, all ? GONE : NAMED);
     pthread_mutex_lock(&lock);
-    for (uint32_t i = 0; all && i < HW_LANES; i++) lanes[i].key = NULL;
+    for (uint32_t i = 0; all && i < used; i++) lanes[i].key = NULL;
     if (all && channel->page) channel->page->open = 1; /* nothing may wait for its turn while its context goes */
     pthread_mutex_unlock(&lock);
     errno = error;
@@ -798,7 +807,7 @@ void headway_job_end(void) {
     settle(ALL, NAMED);
     pthread_mutex_lock(&lock);
     bool dirty = false;
-    for (uint32_t i = 0; i < HW_LANES; i++) dirty |= lanes[i].key && lanes[i].dirty;
+    for (uint32_t i = 0; i < used; i++) dirty |= lanes[i].key && lanes[i].dirty;
     if (channel && !dirty && job_ns) rest(hw_now());
     job_ns = job_deadline_ns = 0;
     pthread_mutex_unlock(&lock);

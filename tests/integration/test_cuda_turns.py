@@ -233,6 +233,26 @@ def test_two_with_reserves_get_their_parts(recorded: cuda.Managed) -> None:
     assert small * 2 < large < 0.65
 
 
+def test_kernels_that_run_over_the_end_of_a_period_are_charged_to_both(
+    recorded: cuda.Managed,
+) -> None:
+    """A program that is charged only when its work is done pays twice for every other period, and
+    gets half of what it may have."""
+    program = recorded.start("cudaapp", "lp", 20_000, 1, 0, 3, options=("--reserve", "90ms/100ms"))
+    assert 0.7 < json.loads(program.heard())["busy"] < 0.97
+
+
+def test_two_greedy_programs_with_long_kernels_share_the_gpu_by_their_reserves(
+    recorded: cuda.Managed,
+) -> None:
+    options = [("--reserve", "30ms/100ms"), ("--reserve", "70ms/100ms")]
+    start = {"START_AT": time.time() + 1.5}  # both are there by then
+    both = [recorded.start("cudaapp", "lp", 5000, 2, 0, 3, options=o, env=start) for o in options]
+    small, large = (json.loads(program.heard())["busy"] for program in both)
+    assert 0.2 < small / (small + large) < 0.4
+    assert small + large > 0.6
+
+
 def test_gl_and_cuda_programs_are_under_one_set_of_books(stage: gl.Stage, gpu: cuda.Gpu) -> None:
     """Who is more important goes first, whatever it speaks; and both are charged."""
     shares = {}

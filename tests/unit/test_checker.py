@@ -113,6 +113,21 @@ class Drive:
         tasks = self.engine.tasks
         self.at(ms, lambda now_ns: self.engine.set_reserve(tasks[name], spec, now_ns))
 
+    def charge(self, ms: int, name: str, amount_ms: int) -> None:
+        """So much of the task's executing group, if it ran for so long, and it goes on."""
+
+        def do(now_ns: int) -> None:
+            for gpu in self.engine.gpus:
+                if gpu.online and gpu.online[0].task.name == name:
+                    self.charge_part(gpu.online[0], amount_ms * MS, now_ns, now_ns)
+
+        self.at(ms, do, early=True)
+
+    def charge_part(self, group: Group, amount_ns: int, until_ns: int, now_ns: int) -> None:
+        amount_ns = min(amount_ns, until_ns - group.started_ns - group.charged_ns)
+        if amount_ns > 0:
+            self.engine.charge(group, amount_ns, until_ns, now_ns)
+
     def set_priority(self, ms: int, name: str, rule: PriorityRule) -> None:
         tasks = self.engine.tasks
         self.at(ms, lambda now_ns: self.engine.set_priority(tasks[name], rule, now_ns))
@@ -143,6 +158,7 @@ class Drive:
             for group in heads:
                 if group.finished_ns == now_ns:
                     engine.complete(group, group.started_ns, now_ns)
+            self.charge_heads(now_ns)
             self._act(now_ns, late=False)
             engine.advance(now_ns)
             self._act(now_ns, late=True)
@@ -152,6 +168,9 @@ class Drive:
         engine.now_ns = until_ms * MS
         engine.tell("ended", True)
         return self.events
+
+    def charge_heads(self, now_ns: int) -> None:
+        """For drives that charge groups which go on."""
 
     def _act(self, now_ns: int, *, late: bool) -> None:
         while self._script and self._script[0][:2] <= (now_ns, late):
@@ -317,6 +336,29 @@ def change_run() -> list[Event]:
     return drive.run(100)
 
 
+def charge_run() -> list[Event]:
+    """Groups that go on over periods are charged in parts, of budgets of each kind, and of a task
+    that is gone by then."""
+    drive = Drive()
+    drive.task("turns", 3, reserve=pe(7, 10))
+    drive.task("mate", 1, reserve=pe(4, 10, "pool"))
+    drive.task("other", 2, reserve=pe(4, 10, "pool"))
+    drive.task("careful", 2, reserve=ae(3, 8))
+    drive.task("rest", 0)
+    drive.submit(0, "turns", 25, 3, 2)
+    drive.submit(1, "rest", 3, 3)
+    drive.charge(10, "turns", 10)
+    drive.charge(14, "turns", 1)
+    drive.charge(20, "turns", 8)
+    drive.submit(60, "mate", 12, 1)
+    drive.submit(61, "other", 2, 2)
+    drive.charge(70, "mate", 9)
+    drive.remove(71, "mate")
+    drive.submit(100, "careful", 6, 2)
+    drive.charge(107, "careful", 2)
+    return drive.run()
+
+
 def mixed_run() -> list[Event]:
     """Every policy at once, on two GPUs that need time to switch."""
     drive = Drive(gpus=2, switch_ms=1)
@@ -330,7 +372,7 @@ def mixed_run() -> list[Event]:
 
 RUNS = [
     prt_run, ht_run, pe_run, ae_run, shared_run, pix_run, rix_run, removal_run, change_run,
-    mixed_run,
+    charge_run, mixed_run,
 ]  # fmt: skip
 
 
@@ -359,6 +401,7 @@ def test_runs_show_what_they_are_for() -> None:
     assert {"moved", "entered", "left", "replenished", "ranked"} <= kinds(rix_run())
     assert {"task_removed", "left", "moved"} <= kinds(removal_run())
     assert {"ranked", "focused", "joined", "reserve_set"} <= kinds(change_run())
+    assert {"charged", "replenished"} <= kinds(charge_run())
     budgets = [e.budget_ns for e in pe_run() if isinstance(e, Completed) and e.reserve]
     assert min(budgets) < -2 * MS
     budgets = [e.budget_ns for e in ae_run() if isinstance(e, Replenished)]
@@ -425,13 +468,18 @@ class RandomDrive(Drive):
 
 @st.composite
 def drives(
-    draw: st.DrawFn, *, rix: bool = False, changes: str = "private", late_ns: int = 0
+    draw: st.DrawFn,
+    *,
+    rix: bool = False,
+    changes: str = "private",
+    late_ns: int = 0,
+    kind: type[RandomDrive] = RandomDrive,
 ) -> RandomDrive:
     """Anything an engine can be put through, on a coarse grid so that much coincides.
 
     `rix`: servers inherit budgets; `changes`: to which reserves tasks go while it runs.
     """
-    drive = RandomDrive(
+    drive = kind(
         gpus=draw(st.sampled_from((1, 1, 2))),
         switch_ms=draw(st.sampled_from((0, 0, 1))),
         limit=100,
@@ -892,6 +940,15 @@ def _replenish_without_cap(reserve: Reserve, periods: int = 1) -> None:
     reserve.budget_ns += reserve.capacity_ns
 
 
+def _pay_twice(engine: Engine, group: Group, executed_ns: int) -> None:
+    if group.task.reserve is not None:
+        engine.ledger.charge(group.task.reserve, executed_ns, engine.now_ns)
+
+
+def _charge_in_words(engine: Engine, group: Group, *amount: int) -> None:
+    engine.tell("charged", group, *amount[:2])
+
+
 def _dispatch_at_times(dispatch: Callable[..., Group | None]) -> Callable[..., Group | None]:
     def wrong(engine: Engine, now_ns: int) -> Group | None:
         return dispatch(engine, now_ns) if now_ns % (3 * MS) else None
@@ -961,6 +1018,8 @@ MISTAKES: list[tuple[str, dict[str, object], set[str]]] = [
         {"inheritance"},
     ),
     ("clients get nothing back", {f"{LEDGER}.returned_ns": lambda *_: 0}, {"inheritance"}),
+    ("what was charged is charged again", {f"{CORE}.Engine._charge": _pay_twice}, {"budget"}),
+    ("charges are only told", {f"{CORE}.Engine.charge": _charge_in_words}, {"budget"}),
     (
         "whoever lends keeps it",
         {f"{LEDGER}.Ledger._move": lambda ledger, *move: ledger._tell("moved", *move)},

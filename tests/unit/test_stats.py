@@ -159,6 +159,23 @@ def test_a_member_that_another_one_overtakes_in_its_pool_waits_for_both() -> Non
     assert bench.causes(second, 12 * MS) == {("gpu", "first"): 2 * MS, ("budget", ""): 7 * MS}
 
 
+def test_a_charge_of_a_group_that_goes_on_leaves_the_others_of_its_pool_without_budget() -> None:
+    bench = Bench()
+    pool = ReserveSpec("pe", 4 * MS, 20 * MS, "pool")
+    holder, mate = bench.task("holder", 1, pool), bench.task("mate", 0, pool)
+    bench.submit(holder, 0)
+    bench.submit(mate, 0)
+    (group,) = bench.engine.gpus[0].online
+    bench.engine.charge(group, 7 * MS, 10 * MS, 10 * MS)
+    bench.pump(19 * MS)
+    assert bench.causes(mate, 19 * MS) == {("gpu", "holder"): 10 * MS, ("budget", ""): 9 * MS}
+    bench.pump(20 * MS)
+    bench.complete(holder, 25 * MS)
+    bench.pump(60 * MS)
+    assert bench.causes(mate, 60 * MS)["gpu", "holder"] == 15 * MS
+    assert bench.stats.tasks[holder].gpu_ns == 25 * MS
+
+
 def test_who_withdraws_waited_until_then() -> None:
     bench = Bench()
     one, two = bench.task("one"), bench.task("two")

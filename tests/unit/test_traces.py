@@ -27,6 +27,7 @@ from perfetto.trace_processor.protos import ProtoFactory, descriptor_pb2
 from headway.engine.events import (
     EVENTS,
     Began,
+    Charged,
     Completed,
     Dispatched,
     Ended,
@@ -71,6 +72,7 @@ RUN: list[Event] = [
     Submitted(1 * MS, "a", 0, 3 * MS, 3 * MS),
     Dispatched(1 * MS, "a", 0, 0),
     Submitted(2 * MS, "b", 0, 2 * MS, None),
+    Charged(3 * MS, "a", 0, 3 * MS, 2 * MS, "a", 2 * MS),
     Completed(4 * MS, "a", 0, 0, 1 * MS, 1 * MS, "a", MS, True, 3 * MS),
     Shown(4 * MS, "a"),
     Dispatched(4 * MS, "b", 0, 0),
@@ -96,6 +98,7 @@ RUN: list[Event] = [
     LastUsed(96 * MS, 0, "c"),
     Submitted(96 * MS, "c", 7, 0, None),
     Dispatched(96 * MS + 1, "c", 7, 0),
+    Charged(97 * MS, "c", 7, 97 * MS, MS // 2, None, 0),
     Found(97 * MS),
     Passed(98 * MS, "c", 20, 10, MS),
     Completed(99 * MS, "c", 7, 0, 96 * MS, 98 * MS, None, 0, True, None),
@@ -299,6 +302,7 @@ def test_perfetto_sees_budgets_decisions_and_changes(tmp_path: Path) -> None:
     picture = Picture(save(tmp_path / "t", RUN))
     assert picture.counters["a"] == [
         (0, 4000.0),
+        (3 * MS, 2000.0),
         (4 * MS, 1000.0),
         (5 * MS, 0.0),
         (20 * MS, 4000.0),
@@ -404,7 +408,7 @@ def test_one_task_can_be_drawn_alone_and_the_records_are_still_of_all(tmp_path: 
 
 
 def test_an_interrupted_run_is_kept_and_says_so(tmp_path: Path) -> None:
-    events = [*RUN[:16], Ended(7 * MS, False)]
+    events = [*RUN[:17], Ended(7 * MS, False)]
     path = save(tmp_path / "t", events)
     assert list(read_events(path)) == events
     picture = Picture(path)

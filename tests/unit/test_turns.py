@@ -223,23 +223,6 @@ def test_equals_take_turns_of_a_slice_each(bench: Bench) -> None:
     assert not is_leased(two)
 
 
-def test_a_turn_ends_with_the_period_of_its_reserve_and_is_charged_to_it(bench: Bench) -> None:
-    spec = ReserveSpec("pe", 70 * MS, 100 * MS, None, predict="history")
-    one = bench.turner("one", reserve=spec)
-    bench.begin(one, 60 * MS)
-    bench.work(one, used_ns=30 * MS)
-    bench.run_until(100 * MS - turns.CLOSE_NS)
-    assert not is_leased(one)
-    bench.rest(one, 99 * MS, last=False)
-    bench.ask(one, 99 * MS)
-    assert is_leased(one), "there is budget left in this period"
-    bench.run_until(150 * MS)
-    assert is_leased(one), "and the short rest of it is charged to the next"
-    assert one.task is not None
-    assert one.task.reserve is not None
-    assert one.task.reserve.budget_ns == 70 * MS
-
-
 def test_equals_that_rest_for_long_lose_the_rest_of_their_slice(bench: Bench) -> None:
     one, two = bench.turner("one"), bench.turner("two")
     bench.begin(one, 0)

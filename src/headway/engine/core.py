@@ -1,9 +1,9 @@
 """The engine: events with their time in, decisions out.
 
 Whoever drives it (the simulator in virtual time, the daemon in real time) tells it what happened,
-in this order within one instant: every `complete`, then `advance` for replenishments, then every
-`submit`; and then takes decisions with `dispatch` until it returns None. The engine never reads a
-clock: time is the `now_ns` it is given, and it must not run backwards.
+in this order within one instant: every `charge` and `complete`, then `advance` for replenishments,
+then every `submit`; and then takes decisions with `dispatch` until it returns None. The engine
+never reads a clock: time is the `now_ns` it is given, and it must not run backwards.
 """
 
 from __future__ import annotations
@@ -459,6 +459,22 @@ class Engine:
         for call in self._on_dispatched:
             call(group, self.now_ns)
 
+    def charge(self, group: Group, amount_ns: int, until_ns: int, now_ns: int) -> None:
+        """The group goes on, and its reserve pays now for what it executed until `until_ns` and was
+        not charged for yet: for a period that is over, before that is replenished. `complete`
+        charges the rest. Without a reserve there is nobody to pay."""
+        if not any(group in gpu.online for gpu in self.gpus):
+            raise ValueError(f"{group} is not online")
+        most_ns = until_ns - group.dispatched_ns - group.charged_ns
+        if not 0 < amount_ns <= most_ns or until_ns > now_ns:
+            raise ValueError(f"{group} cannot have run for {amount_ns} of {most_ns} ns")
+        self.now_ns = now_ns
+        reserve = group.task.reserve
+        if reserve is not None:
+            group.charged_ns += amount_ns
+            self.ledger.charge(reserve, amount_ns, until_ns)
+            self.tell("charged", group, amount_ns, until_ns)
+
     def complete(self, group: Group, started_ns: int, now_ns: int) -> None:
         """The group is done; it executed from `started_ns` until now."""
         self.now_ns = now_ns
@@ -490,8 +506,10 @@ class Engine:
 
     def _charge(self, group: Group, executed_ns: int) -> None:
         task = group.task
+        if executed_ns < group.charged_ns:
+            raise ValueError(f"{group} ran for {executed_ns} ns, and paid for {group.charged_ns}")
         if task.reserve is not None:
-            self.ledger.charge(task.reserve, executed_ns, self.now_ns)
+            self.ledger.charge(task.reserve, executed_ns - group.charged_ns, self.now_ns)
         if group.prediction is not None and task.predictor is not None:
             context = Context(group.switched, group.exact_ns)
             task.predictor.observe(group.prediction, executed_ns, context)

@@ -31,6 +31,7 @@ class Observer:
     def predicted(self, group: Group, now_ns: int) -> None: ...
     def withdrawn(self, group: Group, now_ns: int) -> None: ...
     def dispatched(self, group: Group, now_ns: int) -> None: ...
+    def charged(self, group: Group, amount_ns: int, until_ns: int, now_ns: int) -> None: ...
     def completed(self, group: Group, now_ns: int) -> None: ...
     def replenished(self, reserve: Reserve, now_ns: int) -> None: ...
     def moved(self, giver: Reserve, taker: Reserve, amount_ns: int, now_ns: int) -> None: ...
@@ -166,8 +167,23 @@ class Dispatched(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Charged(Event):
+    """A group goes on, and its reserve paid so much for what it executed until `until_ns`. While a
+    run is taken up: it has paid so much already, whoever it was that did."""
+
+    kind = "charged"
+    task: str
+    index: int
+    until_ns: int
+    amount_ns: int
+    reserve: str | None
+    budget_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Completed(Event):
-    """A group is done; it executed from `started_ns` to `ns`."""
+    """A group is done; it executed from `started_ns` to `ns`. Its reserve paid for that, less what
+    it had paid before (`Charged`)."""
 
     kind = "completed"
     task: str
@@ -288,8 +304,8 @@ EVENTS: dict[str, type[Event]] = {
     cls.kind: cls
     for cls in (
         Began, TaskAdded, TaskRemoved, PolicySet, Ranked, ReserveSet, Joined, Submitted, Predicted,
-        Withdrawn, Dispatched, Completed, Replenished, Moved, Entered, Left, Focused, Shown, Passed,
-        TakenUp, LastUsed, Found, Ended,
+        Withdrawn, Dispatched, Charged, Completed, Replenished, Moved, Entered, Left, Focused,
+        Shown, Passed, TakenUp, LastUsed, Found, Ended,
     )
 }  # fmt: skip
 
@@ -359,6 +375,11 @@ class Recorder(Observer):
     def dispatched(self, group: Group, now_ns: int) -> None:
         name, gpu = group.task.name, group.gpu.index
         self.say(Dispatched, now_ns, name, group.index, gpu, group.leased)
+
+    def charged(self, group: Group, amount_ns: int, until_ns: int, now_ns: int) -> None:
+        name, reserve = group.task.name, group.task.reserve
+        paid = (reserve.name, reserve.budget_ns) if reserve else (None, 0)
+        self.say(Charged, now_ns, name, group.index, until_ns, amount_ns, *paid)
 
     def completed(self, group: Group, now_ns: int) -> None:
         reserve = group.task.reserve

@@ -114,9 +114,9 @@ class Ledger:
         self._queue.push(group)
 
     def charge(self, reserve: Reserve, executed_ns: int, now_ns: int) -> None:
-        """A group executed for so long."""
+        """A group executed for so long, until now."""
         reserve.budget_ns -= executed_ns
-        # A boundary at this very instant comes after the completion, hence the minus one.
+        # A boundary at this very instant comes after the charge, hence the minus one.
         self._arm(reserve, now_ns - 1)
         if reserve.waiting:
             self._recheck(reserve, now_ns)
@@ -161,7 +161,7 @@ class Ledger:
         """Have the reserve replenished at its first boundary after `from_ns`."""
         if reserve.next_ns is not None or reserve.is_settled:
             return
-        elapsed = from_ns - reserve.anchor_ns
+        elapsed = max(0, from_ns - reserve.anchor_ns)  # the first comes after a whole period
         reserve.next_ns = reserve.anchor_ns + (elapsed // reserve.period_ns + 1) * reserve.period_ns
         self._timer_count += 1
         heappush(self.timers, (reserve.next_ns, self._timer_count, reserve))

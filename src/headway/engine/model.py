@@ -51,6 +51,7 @@ class Group:
     """
 
     __slots__ = (
+        "charged_ns",
         "deadline_ns",
         "dispatched_ns",
         "exact_ns",
@@ -96,6 +97,8 @@ class Group:
         """The program shows a frame when this group is done."""
         self.switched = False
         """Another task's group ran on this GPU just before this one."""
+        self.charged_ns = 0
+        """What was charged of it while it went on; completion charges the rest."""
         self.predicted_ns = 0
         self.prediction: Prediction | None = None
 

@@ -26,14 +26,14 @@ def retell(engine: Engine, to: Recorder, dropped: int = 0) -> None:
         to.reserve_set(reserve, now_ns)
     for task in replaced:  # its name belongs to another by now: told to its end before that one
         _tell_task(task, to, now_ns)
-        _tell_groups([group for group in online if group.task is task], to)
+        _tell_groups([group for group in online if group.task is task], to, now_ns)
         to.task_removed(task, now_ns)
     for task in tasks:
         _tell_task(task, to, now_ns)
     for gpu in engine.gpus:
         if gpu.last_task is not None and gpu.last_task in tasks:
             to.say(LastUsed, gpu.idle_ns, gpu.index, gpu.last_task.name)
-    _tell_groups([group for group in online if group.task in tasks], to)
+    _tell_groups([group for group in online if group.task in tasks], to, now_ns)
     for task in tasks:
         if task.waiting is not None:
             to.submitted(task.waiting, task.waiting.submitted_ns)
@@ -68,10 +68,12 @@ def _tell_task(task: Task, to: Recorder, now_ns: int) -> None:
         to.say(Joined, now_ns, task.name, None)
 
 
-def _tell_groups(online: list[Group], to: Recorder) -> None:
+def _tell_groups(online: list[Group], to: Recorder, now_ns: int) -> None:
     for group in online:
         to.submitted(group, group.submitted_ns)
         to.dispatched(group, group.dispatched_ns)
+        if group.charged_ns:
+            to.charged(group, group.charged_ns, now_ns, now_ns)
 
 
 def _requests(engine: Engine) -> list[Request]:

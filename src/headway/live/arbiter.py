@@ -78,6 +78,7 @@ class Arbiter:
         task = channel.task
         if task is None:
             return
+        self._settle(now_ns)
         self._by_task.pop(task.name, None)
         self._turners.pop(channel, None)
         self._end(channel, now_ns)
@@ -88,6 +89,7 @@ class Arbiter:
 
     def heard(self, channel: Channel, message: Message, now_ns: int) -> None:
         """A message of a channel that has a task."""
+        self._settle(now_ns)
         if message.type == SUBMIT:
             if message.units and channel.turns and message.units == channel.asks:
                 return  # it was seen before it was heard
@@ -133,10 +135,12 @@ class Arbiter:
             asks, busy = pages.asks, pages.busy
             if asks != channel.asks and busy:
                 channel.asks, changed = asks, True
+                self._settle(now_ns)
                 self._close_gates(channel)
                 self._submit(channel, 0, now_ns)
             elif not busy and self._rests(channel, pages):
                 channel.asks, changed = asks, True
+                self._settle(now_ns)
                 self._released(channel, now_ns, rests=True)
         if changed:
             self.decide(now_ns)
@@ -237,6 +241,7 @@ class Arbiter:
         """Take decisions until none changes anything. Budgets are brought up to date first: a
         message may have been read before the timer that was due."""
         self._due_ns = None
+        self._settle(now_ns)
         self.engine.advance(now_ns)
         for holder in [c for c in self._online if c.leased]:
             self._review(holder, now_ns)
@@ -307,6 +312,7 @@ class Arbiter:
 
     def tick(self, now_ns: int) -> None:
         """Timers: replenishments, policies, and groups that take too long."""
+        self._settle(now_ns)
         if self.engine.queue.entries:
             for channel in list(self._online):
                 if channel.bound_ns is not None and now_ns >= channel.bound_ns:
@@ -318,11 +324,15 @@ class Arbiter:
         """When `tick` has something to do."""
         times = [self._due_ns, self.engine.next_timer_ns()]
         times.extend(c.keep_ns for c in self._online if c.leased and not c.revoked)
+        times.extend(turns.period_ends_ns(c) for c in self._online)
         wanted = bool(self.engine.queue.entries)
         if wanted:
             times.extend(channel.bound_ns for channel in self._online)
-        if any(c.turns and c.revoked for c in self._online):
-            times.append(self.engine.now_ns + (turns.DRAIN_NS if wanted else turns.DRAIN_ALONE_NS))
+        drains = [c for c in self._online if c.turns and c.revoked]
+        if drains and wanted:
+            times.append(self.engine.now_ns + turns.DRAIN_NS)
+        elif any(c.pages is not None and c.pages.gated for c in drains):  # it may say nothing
+            times.append(self.engine.now_ns + turns.DRAIN_ALONE_NS)
         soonest_ns = min((time for time in times if time is not None), default=None)
         return None if soonest_ns is None else self._on_tick_ns(soonest_ns)
 
@@ -350,6 +360,8 @@ class Arbiter:
         if channel.leased:
             self.tell_passed(channel, now_ns)
             start_ns = max(start_ns, now_ns - self.used_ns(channel, now_ns))
+            if group is not None:
+                start_ns = min(start_ns, now_ns - group.charged_ns)
             channel.leased = channel.revoked = False
             channel.wanted_ns = channel.keep_ns = channel.revoked_ns = None
             if channel.pages is not None:
@@ -393,7 +405,7 @@ class Arbiter:
     def _lend(self, channel: Channel, now_ns: int) -> None:
         """What the channel has online is a lease."""
         channel.leased, channel.revoked = True, False
-        channel.since_lease_ns = now_ns
+        channel.since_lease_ns = channel.booked_ns = now_ns
         self.leases += 1
         if channel.pages is not None:
             channel.told_ns, channel.told = now_ns, channel.pages.counts
@@ -444,7 +456,9 @@ class Arbiter:
         return min(idle_ns, self._patience_ends_ns(holder))
 
     def take_back(self, channel: Channel, now_ns: int) -> None:
-        """Its circumstances changed, say by a reserve: it must ask for every group again."""
+        """Its circumstances changed, say by a reserve: it must ask for every group again. A new
+        reserve has no periods that are over."""
+        channel.booked_ns = max(channel.booked_ns, now_ns)
         if channel.leased and not channel.revoked:
             self._revoke(channel, now_ns)
 
@@ -459,6 +473,38 @@ class Arbiter:
             self._end(holder, now_ns)
             if holder.turns and holder.task is not None:
                 self.engine.rest(holder.task, now_ns)
+
+    # -- turns that go on --------------------------------------------------------------------
+
+    def _settle(self, now_ns: int) -> None:
+        """Where the period of a reserve ended in a turn, charge what was used until then, before
+        the replenishment. Time is charged once: where several are on the GPU together, to the first
+        of them."""
+        ended = [(c, times) for c in self._online if (times := turns.ended_ns(c, now_ns))]
+        if not ended:
+            return
+        first = next(iter(self._online))
+        for holder, times in ended:
+            holder.booked_ns = times[-1]
+            if holder is first:
+                for until_ns in times:
+                    self._charge_part(holder, until_ns, now_ns)
+        self.engine.advance(now_ns)
+
+    def _charge_part(self, holder: Channel, until_ns: int, now_ns: int) -> None:
+        """What it used, as at the end of a turn, and what is on the GPU and was not said yet; no
+        more than there was time for, and less what it was charged before."""
+        group, since_ns = holder.group, holder.online_since_ns
+        if group is None or since_ns is None:
+            return
+        lasted_ns = until_ns - max(since_ns, self._finished_ns)
+        used_ns = max(self.used_ns(holder, until_ns), turns.used_by_now_ns(holder, lasted_ns))
+        amount_ns = min(used_ns, lasted_ns) - group.charged_ns
+        if amount_ns > 0:
+            self.engine.charge(group, amount_ns, until_ns, now_ns)
+            for other in self._online:
+                if other is not holder and other.online_since_ns is not None:
+                    other.online_since_ns = max(other.online_since_ns, until_ns)
 
     def used_ns(self, holder: Channel, now_ns: int) -> int:
         """What a lease was used for: what its holder says, and at least the time for which the

@@ -66,6 +66,8 @@ class Channel:
         """What of its page the arbiter has seen: turns asked for, and jobs done."""
         self.asked = False
         """It waits for a message that it may go; else what it has on the GPU waits."""
+        self.booked_ns = 0
+        """Until when its turn is charged for: when it began, then ends of its reserve's periods."""
         self.used_before_ns = self.passed_before = self.jobs_before = 0
         """What it said when its lease began."""
         self.turns = False

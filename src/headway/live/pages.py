@@ -114,6 +114,7 @@ class Pages:
         self._asks = ctypes.c_uint32.from_address(self._client + _ASKS)
         self._jobs = ctypes.c_uint64.from_address(self._client + JOBS_AT)
         self._open = ctypes.c_uint32.from_address(self._client + OPEN_AT)
+        self._gated = ctypes.c_uint32.from_address(self._client + OPEN_AT - 4)
         self._busy = ctypes.c_uint32.from_address(self._client + _BUSY)
         self._passed = ctypes.c_uint64.from_address(self._client + _PASSED)
         self._frames = ctypes.c_uint64.from_address(self._client + _FRAMES)
@@ -190,6 +191,10 @@ class Pages:
                 pass
 
     # What decisions look at, without copying the page.
+
+    @property
+    def gated(self) -> bool:
+        return bool(self._client and self._gated.value)
 
     @property
     def wanted(self) -> bool:

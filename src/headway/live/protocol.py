@@ -129,6 +129,11 @@ class ClientPage:
     """Of each stream how many pieces were given and ended, and how many the GPU began and did."""
 
     @property
+    def drains(self) -> bool:
+        """It uses the GPU, or may."""
+        return self.busy and (self.unmarked or self.marked or self.trails)
+
+    @property
     def pending(self) -> bool:
         """Pieces wait for the gate."""
         return self.gated and any(given != opened for given, _, opened, _ in self._lanes())

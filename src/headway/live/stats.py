@@ -159,6 +159,12 @@ class Stats(Observer):
         if group.gpu.online[0] is group:
             self._held_by(entry.holds, now_ns)
 
+    def charged(self, group: Group, amount_ns: int, until_ns: int, now_ns: int) -> None:
+        """Its GPU time is counted as it is sampled, and when it is done."""
+        if now_ns >= self._slot_ends_ns:
+            self._next_slot(now_ns)
+        self._out_of_budget(group.task, now_ns)
+
     def completed(self, group: Group, now_ns: int) -> None:
         if now_ns >= self._slot_ends_ns:
             self._next_slot(now_ns)
@@ -173,8 +179,7 @@ class Stats(Observer):
             self._spend(entry, spent_ns, now_ns)
             if group.deadline_ns is not None and now_ns > group.deadline_ns:
                 entry.misses += 1
-        if task.reserve is not None and task.reserve.waiting:
-            self._out_of_budget(task.reserve.waiting, now_ns)
+        self._out_of_budget(task, now_ns)
         if gpu.online:
             holder = self.tasks.get(gpu.online[0].task)
             self._held_by(OTHERS if holder is None else holder.holds, now_ns)
@@ -208,10 +213,12 @@ class Stats(Observer):
             self._count += 1
         self._holders[last] = cause
 
-    def _out_of_budget(self, waiting: dict[Task, Group], now_ns: int) -> None:
+    def _out_of_budget(self, charged: Task, now_ns: int) -> None:
         """A pool was charged: those of its members who are ready no longer waited for others until
         now, and wait for their budget from here on."""
-        for task, group in waiting.items():
+        if charged.reserve is None:
+            return
+        for task, group in charged.reserve.waiting.items():
             if not task.in_ready_queue:
                 self._settle(self.tasks[task], group, now_ns, ready=False)
 

@@ -4,6 +4,9 @@ A turn is a lease from the first work after a rest until the program has waited 
 ends early when somebody more important comes (at once), when somebody as important has waited for
 a slice, or when its budget is used up; then the program's gate closes, and what is in flight, a
 window at most, drains.
+
+A turn that goes on over the end of its reserve's period, draining or not, is charged then for what
+it has used: the rest of a budget is lost with its period, so time must not be charged to the next.
 """
 
 from __future__ import annotations
@@ -21,9 +24,6 @@ LOOK_NS = 5_000_000
 """How soon a turn that is in use is looked at again while less important ones wait."""
 WAKE_NS = 2_000_000
 """How long a program may take to begin a turn that it has waited for."""
-CLOSE_NS = 2_500_000
-"""So long before the end of its reserve's period a turn is taken back, that it drains by then; at
-most a sixteenth of the period."""
 TRAIL_NS = 100_000
 """How much longer than predicted a piece may take that nothing tells the end of."""
 DRAIN_NS = 100_000
@@ -42,7 +42,7 @@ def ends_ns(engine: Engine, holder: Channel, now_ns: int) -> int | None:
     times = []
     left_ns = budget_left_ns(holder)
     if left_ns is not None:
-        times += [now_ns + left_ns, _books_close_ns(holder)]
+        times.append(now_ns if _is_left(holder) else now_ns + left_ns)
     if engine.queue.entries:
         times.append(_wanted_ns(engine, holder, now_ns))
     return min(times, default=None)
@@ -74,23 +74,60 @@ def is_wanted(engine: Engine, holder: Channel) -> bool:
 
 
 def budget_left_ns(holder: Channel) -> int | None:
-    """What is left of its reserve, if it has one, after what it has used in this turn."""
+    """What is left of its reserve, if it has one, after what it has used in this turn and was not
+    charged for yet."""
     task, pages = holder.task, holder.pages
     if task is None or pages is None or task.reserve is None:
         return None
-    used_ns = max(0, pages.used_ns - holder.used_before_ns)
+    charged_ns = 0 if holder.group is None else holder.group.charged_ns
+    used_ns = max(0, pages.used_ns - holder.used_before_ns - charged_ns)
     return max(0, task.reserve.budget_ns - used_ns)
 
 
-def _books_close_ns(holder: Channel) -> int:
-    """Turns are charged when they end: one that went on over the end of its reserve's period would
-    be charged to the next, and what was left of this one would be lost."""
+def _is_left(holder: Channel) -> bool:
+    """It has used nothing since the last period of its reserve ended: it asks again."""
+    pages = holder.pages
+    if pages is None or pages.busy:
+        return False
+    return holder.booked_ns > max(holder.since_lease_ns, pages.last_ns)
+
+
+def period_ends_ns(holder: Channel) -> int | None:
+    """When the period of its reserve ends in which its turn is not charged for yet."""
+    if not (holder.turns and holder.leased) or holder.task is None or holder.task.reserve is None:
+        return None
+    reserve = holder.task.reserve
+    before = max(0, (holder.booked_ns - reserve.anchor_ns) // reserve.period_ns)
+    return reserve.anchor_ns + (before + 1) * reserve.period_ns
+
+
+def ended_ns(holder: Channel, now_ns: int) -> list[int]:
+    """The ends of periods that its turn is to be charged until: the first, and, if that was long
+    ago, the last, for nobody can say how it was between them."""
+    first_ns = period_ends_ns(holder)
+    if first_ns is None or first_ns > now_ns:
+        return []
     assert holder.task is not None
     assert holder.task.reserve is not None
-    reserve = holder.task.reserve
-    early_ns = min(CLOSE_NS, reserve.period_ns // 16)
-    periods = (holder.since_lease_ns + early_ns - reserve.anchor_ns) // reserve.period_ns + 1
-    return reserve.anchor_ns + periods * reserve.period_ns - early_ns
+    late_ns = (now_ns - first_ns) // holder.task.reserve.period_ns * holder.task.reserve.period_ns
+    return [first_ns, first_ns + late_ns] if late_ns else [first_ns]
+
+
+def used_by_now_ns(holder: Channel, lasted_ns: int) -> int:
+    """What it has used of a turn that lasted so long: what it says, and what is on the GPU now, for
+    it says what work took when that is done. That has been there for no longer than the rest of the
+    turn, and probably not for longer than a window or a piece of its work takes."""
+    pages = holder.pages
+    if pages is None:
+        return 0
+    page = pages.client
+    said_ns = max(0, page.used_ns - holder.used_before_ns)
+    if not page.drains:
+        return said_ns
+    pieces = max(1, page.passed - holder.passed_before - 1)
+    piece_ns = page.piece_ns if page.gated else said_ns // pieces
+    flight_ns = max(piece_ns, pages.window_ns) if said_ns else lasted_ns
+    return max(said_ns, min(lasted_ns, said_ns + flight_ns))
 
 
 def drains(holder: Channel, now_ns: int) -> bool:
@@ -99,12 +136,8 @@ def drains(holder: Channel, now_ns: int) -> bool:
     if holder.pages is None:
         return False
     page = holder.pages.client
-    if not page.busy:
-        return False
-    if page.unmarked or page.marked or page.runs:
-        return True
-    if not page.trails:
-        return False
+    if not page.drains or page.unmarked or page.marked or page.runs:
+        return page.drains
     likely_ns = max(holder.pages.window_ns, page.piece_ns) * 5 // 4 + TRAIL_NS
     return holder.revoked_ns is not None and now_ns < holder.revoked_ns + likely_ns
 

@@ -182,6 +182,10 @@ class Statistics(Observer):
         if reserve not in self.reserves:
             self.reserves[reserve] = ReserveStatistics(reserve, now_ns)
 
+    def charged(self, group: Group, amount_ns: int, until_ns: int, now_ns: int) -> None:
+        if group.task.reserve is not None:
+            self._charge(self.reserves[group.task.reserve], amount_ns)
+
     def completed(self, group: Group, now_ns: int) -> None:
         task = group.task
         entry = self.tasks[task]
@@ -197,12 +201,13 @@ class Statistics(Observer):
             entry.frames += 1
             entry.frame_series.add(now_ns)
         if task.reserve is not None:
-            self._charged(self.reserves[task.reserve], now_ns - group.started_ns)
+            executed_ns = now_ns - group.started_ns
+            self._charge(self.reserves[task.reserve], executed_ns - group.charged_ns)
         self._until_fold -= 1
         if not self._until_fold:
             self._fold()
 
-    def _charged(self, entry: ReserveStatistics, executed_ns: int) -> None:
+    def _charge(self, entry: ReserveStatistics, executed_ns: int) -> None:
         entry.charged_ns += executed_ns
         budget_ns = entry.reserve.budget_ns
         if budget_ns < 0:

@@ -146,6 +146,9 @@ class History:
         self._waiting_on: defaultdict[str | None, dict[int, None]] = defaultdict(dict)
         """The same by reserve: a budget concerns only those who wait on it now."""
         self._online: dict[tuple[int, int], events.Dispatched] = {}
+        self._paid_ns: dict[tuple[int, int], int] = {}
+        """What groups that are online were charged already."""
+        self._taking_up = False
         self._idle_since_ns: dict[int, int] = {}
         self._counted_ns: dict[int, int] = {}
         """When frames under a lease were last counted, by task."""
@@ -161,6 +164,7 @@ class History:
             events.Predicted: self._predicted,
             events.Withdrawn: self._withdrawn,
             events.Dispatched: self._dispatched,
+            events.Charged: self._charged,
             events.Completed: self._completed,
             events.Replenished: self._replenished,
             events.Moved: self._moved,
@@ -168,6 +172,7 @@ class History:
             events.Shown: self._shown,
             events.Passed: self._passed,
             events.TakenUp: self._taken_up,
+            events.Found: self._found,
             events.Ended: self._ended,
         }
 
@@ -261,6 +266,11 @@ class History:
         for number in list(self._waiting):
             self._leave_gate(number, event.ns)
         self._online.clear()
+        self._paid_ns.clear()
+        self._taking_up = True
+
+    def _found(self, event: events.Found) -> None:
+        self._taking_up = False
 
     def _ended(self, event: events.Ended) -> None:
         self.complete = event.complete
@@ -392,11 +402,24 @@ class History:
         if event.frame:
             self.tasks[number].frames_ns.append(event.ns)
         self._idle_since_ns[event.gpu] = event.ns
+        paid_ns = self._paid_ns.pop((number, event.index), 0)
+        self._charge(event, number, event.ns - started_ns - paid_ns)
+
+    def _charged(self, event: events.Charged) -> None:
+        number = self.number(event.task)
+        group = number, event.index
+        self._paid_ns[group] = self._paid_ns.get(group, 0) + event.amount_ns
+        if not self._taking_up:
+            self._charge(event, number, event.amount_ns)
+
+    def _charge(
+        self, event: events.Charged | events.Completed, number: int, amount_ns: int
+    ) -> None:
         reserve = self.reserves.get(event.reserve or "")
         if reserve is not None:
             reserve.members.setdefault(number)
             reserve.charges_ns.append(event.ns)
-            reserve.charged_ns.append(event.ns - started_ns)
+            reserve.charged_ns.append(amount_ns)
             reserve.after_ns.append(event.budget_ns)
             self._budget(reserve, event.budget_ns, event.ns)
 

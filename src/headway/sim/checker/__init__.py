@@ -4,10 +4,10 @@ That is its point: it shares nothing with the engine but the records, so it can 
 It serves simulated runs and live traces alike; in the latter instants are measured, and
 `tolerance_ns` says how much they may be off. `RULES` is the table of what is checked.
 
-Within one instant the engine's order is completions, replenishments, submissions, decisions, with
-requests and changes of every kind in between; a submission that a decision causes comes after it.
-So what must hold when a decision is taken is checked with the decision, and what must hold over a
-stretch of time when the next instant begins.
+Within one instant the engine's order is charges and completions, replenishments, submissions,
+decisions, with requests and changes of every kind in between; a submission that a decision causes
+comes after it. So what must hold when a decision is taken is checked with the decision, and what
+must hold over a stretch of time when the next instant begins.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from headway.engine.events import (
     Began,
+    Charged,
     Completed,
     Dispatched,
     Ended,
@@ -92,6 +93,7 @@ class Checker:
             Joined: self._joined,
             Submitted: self._submitted,
             Dispatched: self._dispatched,
+            Charged: self._charged,
             Completed: self._completed,
             Replenished: self._budgets.replenished,
             Moved: self._budgets.moved,
@@ -301,6 +303,25 @@ class Checker:
         gpu.last = task
         gpu.online.append(group)
 
+    def _charged(self, event: Charged) -> None:
+        found = self._books.find_online(event.task, event.index)
+        if found is None:
+            name = f"{event.task}#{event.index}"
+            self._report(event.ns, "sequence", f"{name} was charged, but is not online")
+            return
+        gpu, group = found
+        until_ns = event.until_ns
+        free_ns = until_ns - max(group.dispatched_ns + group.charged_ns, gpu.free_ns)
+        if not 0 < event.amount_ns <= free_ns + self._tolerance_ns or until_ns > event.ns:
+            self._report(
+                event.ns,
+                "sequence",
+                f"{group} was charged {event.amount_ns} ns until {until_ns} ns, which is not in the"
+                f" {max(0, free_ns)} ns that it had GPU {gpu.index} for and was not charged for",
+            )
+        group.charged_ns += event.amount_ns
+        self._budgets.charged(event, group)
+
     def _completed(self, event: Completed) -> None:
         gpu = self._books.gpu(event.gpu)
         group = self._take_online(event, gpu)
@@ -320,7 +341,14 @@ class Checker:
                 f"{group} started at {started_ns} ns, not between its dispatch at"
                 f" {group.dispatched_ns} and its end at {event.ns}",
             )
-        if started_ns < gpu.free_ns - self._tolerance_ns:
+        if group.charged_ns > event.ns - started_ns:
+            self._report(
+                event.ns,
+                "sequence",
+                f"{group} executed for {event.ns - started_ns} ns, but was charged"
+                f" {group.charged_ns} before it was done",
+            )
+        if started_ns + group.charged_ns < gpu.free_ns - self._tolerance_ns:
             self._report(
                 event.ns,
                 "sequence",

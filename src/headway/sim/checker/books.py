@@ -18,6 +18,8 @@ class GroupBook:
     submitted_ns: int
     predicted_ns: int = 0
     dispatched_ns: int = 0
+    charged_ns: int = 0
+    """What was paid for it while it goes on."""
     reserve: ReserveBook | None = None
     """The reserve that let it through; its task may have another one by the time it completes."""
 
@@ -216,6 +218,14 @@ class Books:
         self._order += 1
         self.tasks[name] = task
         return task
+
+    def find_online(self, task: str, index: int) -> tuple[GpuBook, GroupBook] | None:
+        """A group that is on a GPU now."""
+        for gpu in self.gpus.values():
+            for group in gpu.online:
+                if group.task.name == task and group.index == index:
+                    return gpu, group
+        return None
 
     def gpu(self, index: int) -> GpuBook:
         if index not in self.gpus:

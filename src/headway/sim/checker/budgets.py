@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from headway.engine.events import Completed, Joined, Moved, Replenished, ReserveSet
+from headway.engine.events import Charged, Completed, Joined, Moved, Replenished, ReserveSet
 from headway.sim.checker.books import Books, GroupBook, RequestBook, ReserveBook, TaskBook
 from headway.sim.checker.rules import Report
 
@@ -170,8 +170,39 @@ class Budgets:
         online = sum(g.reserve is reserve for gpu in self._books.gpus.values() for g in gpu.online)
         reserve.most_online = max(reserve.most_online, online + 1)
 
+    def charged(self, event: Charged, group: GroupBook) -> None:
+        """A group goes on; its task's reserve pays for what it executed until a while ago, and no
+        later than for the period that this was in."""
+        reserve = self._payer(event, group)
+        if reserve is None:
+            return
+        if reserve.boundary(event.until_ns - 1) < reserve.replenished:
+            self._report(
+                event.ns,
+                "budget",
+                f"{group} was charged for the time until {event.until_ns} ns after {reserve.name}"
+                " was replenished for the time from there on",
+            )
+        self._pay(reserve, event.amount_ns, event.until_ns)
+        # It was not as full as it seemed at the boundaries since then: they are to come.
+        behind = min(reserve.passed, reserve.boundary(event.until_ns - 1))
+        reserve.passed = max(behind, reserve.replenished)
+        self._compare(reserve, event.budget_ns, event.ns, f"after a part of {group}")
+        self._count(reserve, group, event.amount_ns, group.charged_ns, event.ns)
+
     def completed(self, event: Completed, group: GroupBook) -> None:
-        """A group executed; its task's reserve pays."""
+        """A group executed; its task's reserve pays what was not paid before."""
+        reserve = self._payer(event, group)
+        if reserve is None:
+            return
+        executed_ns = event.ns - event.started_ns
+        rest_ns = executed_ns - group.charged_ns
+        self._pay(reserve, rest_ns, event.ns)
+        self._compare(reserve, event.budget_ns, event.ns, f"after {group}")
+        self._count(reserve, group, rest_ns, executed_ns, event.ns)
+
+    def _payer(self, event: Charged | Completed, group: GroupBook) -> ReserveBook | None:
+        """The reserve that pays, if it is the one that the stream says."""
         reserve = group.task.reserve
         name = reserve.name if reserve is not None else None
         if event.reserve != name:
@@ -182,19 +213,22 @@ class Budgets:
             )
             if event.reserve in self._books.reserves:
                 self._books.reserves[event.reserve].budget_ns = event.budget_ns
-            return
-        if reserve is None:
-            return
-        # A boundary at this very instant comes after the completion.
-        reserve.pass_boundaries(event.ns - 1)
-        reserve.begin_periods(reserve.boundary(event.ns - 1))
-        executed_ns = event.ns - event.started_ns
-        reserve.budget_ns -= executed_ns
-        self._compare(reserve, event.budget_ns, event.ns, f"after {group}")
+            return None
+        return reserve
+
+    def _pay(self, reserve: ReserveBook, amount_ns: int, until_ns: int) -> None:
+        # A boundary at this very instant comes after the charge.
+        reserve.pass_boundaries(until_ns - 1)
+        reserve.begin_periods(reserve.boundary(until_ns - 1))
+        reserve.budget_ns -= amount_ns
+
+    def _count(
+        self, reserve: ReserveBook, group: GroupBook, paid_ns: int, whole_ns: int, ns: int
+    ) -> None:
         if group.reserve is reserve:  # no reserve answers for what another let through
-            reserve.longest_ns = max(reserve.longest_ns, executed_ns)
-            reserve.ahead_ns += executed_ns
-            self._check_bandwidth(reserve, event.ns)
+            reserve.longest_ns = max(reserve.longest_ns, whole_ns)
+            reserve.ahead_ns += paid_ns
+            self._check_bandwidth(reserve, ns)
 
     # -- replenishment -----------------------------------------------------------------------
 

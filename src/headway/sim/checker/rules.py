@@ -42,7 +42,8 @@ RULES: Final[dict[str, str]] = {
         " important is ready), any (fifo)."
     ),
     "budget": (
-        "A reserve starts full, falls by what its groups executed and what it lends, and gains"
+        "A reserve starts full, falls by what its groups executed (of one that goes on, by parts:"
+        " until a boundary, before that is replenished) and what it lends, and gains"
         " e = min(max(C + inherited, x), e + C) at its boundaries and at no other time. A group"
         " goes online only if e > 0 (pe) or e >= x (ae). No replenishment that would change"
         " something is left out while a group waits."
@@ -60,7 +61,8 @@ RULES: Final[dict[str, str]] = {
     ),
     "sequence": (
         "Time does not run backwards; groups are submitted, dispatched and completed in this order"
-        " and one after the other; executions on one GPU do not overlap; nothing follows the end."
+        " and one after the other; executions on one GPU do not overlap; what is charged of a group"
+        " that goes on was executed, and not charged before; nothing follows the end."
     ),
 }
 

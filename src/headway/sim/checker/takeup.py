@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headway.engine.events import (
+    Charged,
     Dispatched,
     Entered,
     Event,
@@ -34,6 +35,7 @@ class TakeUp:
             LastUsed: self._last_used,
             Submitted: self._submitted,
             Dispatched: self._dispatched,
+            Charged: self._charged,
             Entered: self._entered,
             Moved: self._moved,
         }
@@ -77,6 +79,12 @@ class TakeUp:
         gpu = self._books.gpu(event.gpu)
         gpu.last = task
         gpu.online.append(group)
+
+    def _charged(self, event: Charged) -> None:
+        """Not a charge, but what the group has paid."""
+        found = self._books.find_online(event.task, event.index)
+        if found is not None:
+            found[1].charged_ns = event.amount_ns
 
     def _entered(self, event: Entered) -> None:
         client, server = self._task(event.client, event.ns), self._task(event.server, event.ns)

@@ -108,6 +108,7 @@ class Drawing:
             events.Predicted: self._predicted,
             events.Withdrawn: self._withdrawn,
             events.Dispatched: self._dispatched,
+            events.Charged: self._charged,
             events.Completed: self._completed,
             events.Replenished: self._replenished,
             events.Moved: self._moved,
@@ -324,6 +325,10 @@ class Drawing:
     def _reserve_set(self, event: events.ReserveSet) -> None:
         self._budgets.set_kind(event.reserve, event.policy)
         self._show_budget(event.ns, event.reserve, event.budget_ns)
+
+    def _charged(self, event: events.Charged) -> None:
+        if event.reserve is not None:
+            self._show_budget(event.ns, event.reserve, event.budget_ns)
 
     def _replenished(self, event: events.Replenished) -> None:
         self._show_budget(event.ns, event.reserve, event.budget_ns)

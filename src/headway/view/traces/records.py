@@ -12,7 +12,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from headway.engine.events import EVENTS, Completed, Dispatched, Event, Submitted, Withdrawn
+from headway.engine.events import (
+    EVENTS,
+    Charged,
+    Completed,
+    Dispatched,
+    Event,
+    Submitted,
+    Withdrawn,
+)
 from headway.sim.records import NUMBERS, TABLE, Decoder, RecordError, header, pack, values_of
 from headway.view.errors import UserError
 from headway.view.traces import protobuf
@@ -33,13 +41,13 @@ COMPRESSED_KEY = protobuf.key(COMPRESSED, protobuf.BYTES)
 RECORD_KEY = protobuf.key(RECORD, protobuf.BYTES)
 """A packet with records begins with this; no other packet does."""
 
-_WITHIN = {"submitted_ns", "started_ns", "deadline_ns", "anchor_ns"}
+_WITHIN = {"submitted_ns", "started_ns", "deadline_ns", "anchor_ns", "until_ns"}
 _PLACES: dict[type[Event], dict[str, int]] = {
     EVENTS[kind]: {name: place for place, name in enumerate(names) if name in _WITHIN}
     for kind, names in TABLE
 }
 """Where in a record there are times beside its own."""
-_OF_GROUPS = (Submitted, Dispatched, Completed, Withdrawn)
+_OF_GROUPS = (Submitted, Dispatched, Charged, Completed, Withdrawn)
 _TASK, _INDEX = 1, 2
 _MOST_OPEN = 100_000
 """Groups whose times are kept until they complete; a damaged file must not take all memory."""
@@ -117,7 +125,7 @@ class _Expected:
             self._times[group] = ns, ns
         elif kind is Dispatched:
             self._times[group] = self._times.get(group, (ns, ns))[0], ns
-        else:
+        elif kind is not Charged:
             self._times.pop(group, None)
 
 
