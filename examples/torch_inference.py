@@ -16,7 +16,10 @@ import argparse
 import hashlib
 import json
 import os
+import sys
 import time
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -67,6 +70,35 @@ def wait_until(due_s: float) -> None:
         pass
 
 
+def measure(
+    answer: Callable[[Tensor], Tensor], inputs: list[Tensor], requests: int, period_s: float
+) -> dict[str, Any]:
+    """Answer so many requests, one per period."""
+    found, latencies_ms = hashlib.sha256(), []
+    start_s = due_s = time.monotonic()
+    for number in range(requests):
+        wait_until(due_s)
+        since_s = time.monotonic()
+        output = answer(inputs[number % INPUTS])
+        latencies_ms.append((time.monotonic() - since_s) * 1e3)
+        found.update(output.numpy().tobytes())
+        due_s = max(due_s + period_s, time.monotonic())
+    elapsed_s = time.monotonic() - start_s
+    ordered = sorted(latencies_ms)
+
+    def quantile(q: float) -> float:
+        return ordered[min(requests - 1, int(q * requests))]
+
+    return {
+        "per_s": requests / elapsed_s,
+        "p50_ms": quantile(0.5),
+        "p99_ms": quantile(0.99),
+        "max_ms": ordered[-1],
+        "hash": found.hexdigest()[:16],
+        "latencies_ms": latencies_ms,
+    }
+
+
 @torch.inference_mode()
 def main() -> None:
     parser = argparse.ArgumentParser(description="transformer inference at a fixed rate")
@@ -79,6 +111,9 @@ def main() -> None:
     parser.add_argument("--period-ms", type=float, default=20, help="0: one right after the other")
     parser.add_argument("--graph", action="store_true", help="replay a CUDA graph")
     parser.add_argument("--json", action="store_true", help="one line for a program to read")
+    parser.add_argument(
+        "--told", action="store_true", help='for each line {"graph": true, "at": TIME}, once more'
+    )
     options = parser.parse_args()
 
     torch.manual_seed(1)
@@ -88,45 +123,39 @@ def main() -> None:
     model = nn.Sequential(*blocks).half().eval()
     inputs = [torch.randn(shape).half().pin_memory() for _ in range(INPUTS)]
     x = inputs[0].cuda()
-    graph, y = capture(model, x) if options.graph else (None, x)
 
-    def answer(request: Tensor) -> Tensor:
+    def eager(request: Tensor) -> Tensor:
         x.copy_(request, non_blocking=True)
-        if graph is None:
-            return model(x)[:, -1].cpu()
-        graph.replay()
-        return y[:, -1].cpu()
+        return model(x)[:, -1].cpu()
 
+    answer = eager
+    if options.graph:
+        graph, y = capture(model, x)
+
+        def replayed(request: Tensor) -> Tensor:
+            x.copy_(request, non_blocking=True)
+            graph.replay()
+            return y[:, -1].cpu()
+
+        answer = replayed
     for request in inputs:  # the first ones are slow: kernels are loaded, memory is set aside
+        eager(request)
         answer(request)
     torch.cuda.synchronize()
+    period_s = options.period_ms / 1e3
+
+    if options.told:
+        print(json.dumps({"ready": True}), flush=True)
+        for line in sys.stdin:
+            wish = json.loads(line)
+            time.sleep(max(0.0, wish["at"] - time.time()))
+            way = answer if wish["graph"] else eager
+            print(json.dumps(measure(way, inputs, options.requests, period_s)), flush=True)
+        return
     early_s = float(os.environ.get("START_AT", 0)) - time.time()  # to begin together with others
     time.sleep(max(0.0, early_s))
-
-    found, latencies_ms = hashlib.sha256(), []
-    start_s = due_s = time.monotonic()
-    for number in range(options.requests):
-        wait_until(due_s)
-        since_s = time.monotonic()
-        output = answer(inputs[number % INPUTS])
-        latencies_ms.append((time.monotonic() - since_s) * 1e3)
-        found.update(output.numpy().tobytes())
-        due_s = max(due_s + options.period_ms / 1e3, time.monotonic())
-    elapsed_s = time.monotonic() - start_s
-
-    latencies_ms.sort()
-
-    def quantile(q: float) -> float:
-        return latencies_ms[min(len(latencies_ms) - 1, int(q * len(latencies_ms)))]
-
-    said = {
-        "early_s": early_s,
-        "per_s": options.requests / elapsed_s,
-        "p50_ms": quantile(0.5),
-        "p99_ms": quantile(0.99),
-        "max_ms": latencies_ms[-1],
-        "hash": found.hexdigest()[:16],
-    }
+    said = measure(answer, inputs, options.requests, period_s) | {"early_s": early_s}
+    del said["latencies_ms"]
     if options.json:
         print(json.dumps(said))
     else:

@@ -10,7 +10,9 @@ import argparse
 import hashlib
 import json
 import os
+import sys
 import time
+from typing import Any
 
 # Before CUDA starts: matrix products are then the same in every run.
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
@@ -36,6 +38,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--checked", type=int, default=40, help="so many losses make the hash")
     parser.add_argument("--json", action="store_true", help="one line for a program to read")
+    parser.add_argument("--told", action="store_true", help='for each line {"at": TIME}, go on')
     options = parser.parse_args()
 
     torch.manual_seed(2)
@@ -60,31 +63,34 @@ def main() -> None:
         if number % LOOK_EVERY == 0:
             loss.item()
 
+    def train(seconds: float) -> dict[str, Any]:
+        """Go on for so long; the hash is of the first losses of all."""
+        before, start_s = len(losses), time.monotonic()
+        while time.monotonic() - start_s < seconds:
+            step(len(losses))
+        torch.cuda.synchronize()
+        per_s = (len(losses) - before) / (time.monotonic() - start_s)
+        first = torch.stack(losses[: options.checked]).cpu().numpy().tobytes()
+        enough = len(losses) >= options.checked
+        found = hashlib.sha256(first).hexdigest()[:16] if enough else "too few"
+        return {"per_s": per_s, "loss": float(losses[-1]), "hash": found}
+
     for number in range(WARM_UP):
         step(number)
     torch.cuda.synchronize()
+    if options.told:
+        print(json.dumps({"ready": True}), flush=True)
+        for line in sys.stdin:
+            time.sleep(max(0.0, json.loads(line)["at"] - time.time()))
+            print(json.dumps(train(options.seconds)), flush=True)
+        return
     early_s = float(os.environ.get("START_AT", 0)) - time.time()  # to begin together with others
     time.sleep(max(0.0, early_s))
-
-    number, start_s = WARM_UP, time.monotonic()
-    while time.monotonic() - start_s < options.seconds:
-        step(number)
-        number += 1
-    torch.cuda.synchronize()
-    per_s = (number - WARM_UP) / (time.monotonic() - start_s)
-
-    first = torch.stack(losses[: options.checked]).cpu()
-    enough = len(losses) >= options.checked
-    said = {
-        "early_s": early_s,
-        "per_s": per_s,
-        "loss": float(losses[-1]),
-        "hash": hashlib.sha256(first.numpy().tobytes()).hexdigest()[:16] if enough else "too few",
-    }
+    said = train(options.seconds) | {"early_s": early_s}
     if options.json:
         print(json.dumps(said))
     else:
-        print(f"{per_s:.1f} steps/s, loss {said['loss']:.4f}, hash {said['hash']}")
+        print(f"{said['per_s']:.1f} steps/s, loss {said['loss']:.4f}, hash {said['hash']}")
 
 
 if __name__ == "__main__":

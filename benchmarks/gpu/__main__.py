@@ -33,9 +33,9 @@ from benchmarks.gpu.stage import Stage, opened
 
 SECTIONS: dict[str, tuple[Callable[[Stage, bool], Outcome], int, int]] = {
     "pairs": (pairs.measure, 140, 60),
-    "overhead": (overhead.measure, 110, 50),
+    "overhead": (overhead.measure, 95, 60),
     "shares": (shares.measure, 80, 20),
-    "torch": (inference.measure, 160, 50),
+    "torch": (inference.measure, 165, 40),
     "tick": (ticks.measure, 35, 20),
     "kill": (kills.measure, 35, 35),
     "frameworks": (frameworks.measure, 80, 55),

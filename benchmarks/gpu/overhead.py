@@ -6,18 +6,23 @@ of the rounds' own differences, shown with the smallest and the largest.
 
 from __future__ import annotations
 
+import contextlib
+import json
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from benchmarks.gpu import models
 from benchmarks.gpu import stage as stages
 from benchmarks.gpu.results import Goal, Outcome, Table
 from benchmarks.gpu.stage import Failed, Stage
+from benchmarks.gpu.told import Told
 
 W4 = (20, 500)
 LAUNCHES, EVERY = 200_000, 1000
+READY_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,8 @@ class Case:
     """The goal is a fraction of the value without Headway, or a number of its own."""
     same: tuple[str, ...] = ()
     """What must be the same in every run."""
+    told: bool = False
+    """Started once, and told to do it again in every round: starting takes long."""
 
 
 def cases(quick: bool) -> list[Case]:
@@ -71,8 +78,9 @@ def _torch(title: str, command: list[str], quick: bool) -> Case:
         lambda _: command,
         lambda said: 1000 / float(said["per_s"]),
         goal=0.01,
-        rounds=1 if quick else 2,
+        rounds=3 if quick else 8,
         same=("hash",),
+        told=True,
     )
 
 
@@ -97,20 +105,42 @@ def compare(stage: Stage, case: Case) -> Cost:
     """Both, round by round; what is computed must be the same each time."""
     cost = Cost([], [], case.goal, case.relative)
     first: dict[str, Any] = {}
-    with stages.daemon(stage) as managed:
-        for _ in range(case.rounds):
-            for at, prefix, values in (
-                (stage, [], cost.without),
-                (managed, stages.run_as("alone"), cost.under),
-            ):
-                command = [*prefix, *case.command(stage)]
-                (said,) = at.together(command, seconds=60, start_s=0)
-                values.append(case.value(said))
+    with contextlib.ExitStack() as stack:
+        managed = stack.enter_context(stages.daemon(stage))
+        ways = {"without": (stage, case.command(stage))}
+        ways["under"] = (managed, [*stages.run_as("alone"), *case.command(stage)])
+        run = _told(stack, ways) if case.told else _afresh(ways)
+        for number in range(case.rounds):
+            for way in list(ways)[:: -1 if number % 2 else 1]:  # who goes first may matter
+                said = run[way]()
+                getattr(cost, way).append(case.value(said))
                 first = first or said
                 for key in case.same:
                     if said[key] != first[key]:
                         raise Failed(f"{case.title}: {key} {said[key]}, and {first[key]} before")
     return cost
+
+
+Runs = dict[str, Callable[[], dict[str, Any]]]
+Ways = dict[str, tuple[Stage, list[str]]]
+
+
+def _afresh(ways: Ways) -> Runs:
+    def run(at: Stage, command: list[str]) -> dict[str, Any]:
+        return at.together(command, seconds=60, start_s=0)[0]
+
+    return {way: partial(run, *found) for way, found in ways.items()}
+
+
+def _told(stack: contextlib.ExitStack, ways: Ways) -> Runs:
+    programs = {way: Told(at, command, {}) for way, (at, command) in ways.items()}
+    for program in programs.values():
+        stack.callback(program.end)
+    line = json.dumps({"at": 0, "graph": False})
+    for program in programs.values():
+        program.heard(READY_S)
+        program.go(60, line)  # once before it counts
+    return {way: partial(program.go, 60, line) for way, program in programs.items()}
 
 
 def measure(stage: Stage, quick: bool) -> Outcome:

@@ -61,15 +61,18 @@ class Told:
         lines = [line.strip() for line in self._errors.read().splitlines() if line.strip()]
         return lines[-1][:300] if lines else "it says nothing"
 
-    def go(self, timeout_s: float) -> dict[str, Any]:
+    def go(self, timeout_s: float, line: str = "") -> dict[str, Any]:
         """Have it do its work once more."""
+        self.tell(line)
+        return self.heard(timeout_s)
+
+    def tell(self, line: str = "") -> None:
         assert self.process.stdin is not None
         try:
-            self.process.stdin.write(b"\n")
+            self.process.stdin.write(f"{line}\n".encode())
             self.process.stdin.flush()
         except BrokenPipeError:
             raise Failed(f"exit {self.process.wait()}: {self._last_error()}") from None
-        return self.heard(timeout_s)
 
     def end(self) -> None:
         self.process.kill()

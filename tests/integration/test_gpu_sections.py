@@ -12,7 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.gpu import books, building, frameworks, graphics, mps, opencl
+from benchmarks.gpu import (
+    books,
+    building,
+    frameworks,
+    graphics,
+    inference,
+    models,
+    mps,
+    opencl,
+    overhead,
+)
 from benchmarks.gpu import stage as stages
 from benchmarks.gpu.frameworks import PHASES, Program
 from benchmarks.gpu.stage import Failed, Stage
@@ -103,6 +113,49 @@ def test_look_ups_are_told_in_short() -> None:
     lines += ["7 passed cuGetProcAddress cuMemcpyBatchAsync 12080"]
     said = frameworks.summary("\n".join(lines))
     assert said == "dlsym 1, cuGetProcAddress 2; not hooked: cuMemcpyBatchAsync"
+
+
+# -- programs that are told ------------------------------------------------------------------------
+
+TOLD = (
+    COPIES.split("serve(work)")[0].replace("from rounds import serve\n", "")
+    + """
+import json, sys, time
+
+print(json.dumps({"ready": True}), flush=True)
+for line in sys.stdin:
+    time.sleep(max(0.0, json.loads(line)["at"] - time.time()))
+    assert work(5) == bytes((15, 0, 0, 0))
+    said = {"per_s": 50.0, "p99_ms": 2.0, "latencies_ms": [1.0, 2.0], "hash": "15"}
+    print(json.dumps(said), flush=True)
+"""
+)
+
+
+@pytest.fixture
+def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    (tmp_path / "told.py").write_text(TOLD)
+    command = [sys.executable, str(tmp_path / "told.py")]
+    monkeypatch.setattr(models, "inference", lambda *_, **__: command)
+    monkeypatch.setattr(models, "training", lambda *_, **__: command)
+    return command
+
+
+@pytest.mark.usefixtures("told")
+def test_programs_that_are_told_take_turns_way_by_way(stage: Stage) -> None:
+    outcome = inference.measure(stage, quick=True)
+    rows = outcome.data["graph"]
+    assert list(rows) == ["alone", "time-sliced", "Headway"]
+    assert all(len(part) == 2 for row in rows.values() for part in row.values())
+    assert [goal.met for goal in outcome.goals if "different" in goal.what] == [True, True]
+
+
+@pytest.mark.usefixtures("told")
+def test_what_headway_costs_is_compared_round_by_round(stage: Stage) -> None:
+    training = overhead.cases(quick=True)[-1]
+    cost = overhead.compare(stage, training)
+    assert len(cost.without) == len(cost.under) == training.rounds
+    assert cost.middle == 0
 
 
 # -- OpenGL ES and OpenCL ------------------------------------------------------------------------

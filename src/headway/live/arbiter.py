@@ -34,7 +34,8 @@ FASTEST_NS = 100
 LOOK_AGAIN_NS = 500_000
 """How soon a lease that is in use is looked at again while others as important wait."""
 LOOK_LATER_NS = 5_000_000
-"""The same while only less important ones wait: each look takes CPU time from the programs."""
+"""The same while only less important ones wait that use the CPU themselves, as software that draws
+does: each look takes CPU time from them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -451,7 +452,9 @@ class Arbiter:
         page = pages.client
         last_ns = max(min(page.last_ns, now_ns), holder.since_lease_ns)
         pause_ns = task.policy.holdoff_ns if self.engine.best_ready_rank() > task.rank else 0
-        look_ns = max(pause_ns, LOOK_LATER_NS) if pause_ns else LOOK_AGAIN_NS
+        look_ns = pause_ns or LOOK_AGAIN_NS
+        if pause_ns and not any(self._by_task[g.task.name].turns for g in self.engine.ready()):
+            look_ns = max(pause_ns, LOOK_LATER_NS)
         idle_ns = now_ns + look_ns if page.busy else last_ns + pause_ns
         return min(idle_ns, self._patience_ends_ns(holder))
 
