@@ -60,7 +60,7 @@ static struct hw_channel *channel;
 static struct lane lanes[HW_LANES];
 static uint32_t used; /* of them; looking at all of them would be slow */
 static void *last_dirty; /* the lane whose work went last: it is dirty for sure */
-static uint64_t passes, flight_ns, finished_ns, looked_ns, turn_ns;
+static uint64_t passes, unsaid, flight_ns, finished_ns, looked_ns, turn_ns;
 static bool asking, told; /* a thread waits for a turn; one was begun with the asking for it */
 static int jobs;          /* the program says itself when its job is over */
 static uint64_t job_ns, job_deadline_ns;
@@ -304,6 +304,13 @@ static bool is_stuck(uint64_t *since, uint64_t *before, uint64_t now) {
 
 /* ---- turns -------------------------------------------------------------------------------------- */
 
+/* The daemon may look at the page all the time, and a word that two CPUs use is slow: what passes is counted apart. */
+static void say_passed(void) {
+    if (!unsaid || !channel->page) return;
+    channel->page->passed += unsaid;
+    unsaid = 0;
+}
+
 static bool leased(void) { return channel->daemon && __atomic_load_n(&channel->daemon->lease, __ATOMIC_ACQUIRE); }
 
 /* Nothing of the program is on the GPU: the turn may go to somebody else. */
@@ -436,6 +443,7 @@ static bool begin_piece(struct lane *lane, bool measured) {
     if (b->gated) send_piece_off(lane);
     __atomic_store_n(&page->given[lane->slot], next.seq, __ATOMIC_SEQ_CST);
     *b = next;
+    say_passed();
     if (measured) lane->api->time(lane->key, &b->begun);
     return true;
 }
@@ -525,6 +533,7 @@ static void keep_books(void) {
     bool waits = false;
     for (uint32_t i = 0; i < HW_LANES && channel->page; i++)
         waits |= channel->page->opened[i] != channel->page->given[i];
+    say_passed();
     if (waits) ask_again(); /* whatever went wrong, nothing is to wait for a turn that nobody knows of */
     pthread_mutex_unlock(&lock);
 }
@@ -585,7 +594,8 @@ static enum hw_pass pass_slowly(const struct hw_lane_api *api, void *key, uint64
     }
     if (channel->page) {
         if (pass == HW_FREE) channel->page->free_groups++;
-        else channel->page->passed++;
+        else unsaid++;
+        if (pass != HW_GATED) say_passed();
     }
     struct lane *lane = lane_of(api, key);
     if (lane) lane->dirty = true;
@@ -603,7 +613,7 @@ enum hw_pass hw_turn_pass(const struct hw_lane_api *api, void *key, uint64_t sig
     /* Every now and then the slow way looks whether the daemon lives. */
     if (page && daemon && last_dirty == key && ++passes % 256 && !daemon->window_ns && page->busy &&
         !page->gated && __atomic_load_n(&daemon->lease, __ATOMIC_ACQUIRE)) {
-        page->passed++;
+        unsaid++;
         return HW_FAST;
     }
     int error = errno;
@@ -636,7 +646,7 @@ void hw_turn_passed(const struct hw_lane_api *api, void *key, uint64_t signature
         hw_cost_add(&b->sum, c, cost);
         b->works++;
         if (b->gated) {
-            channel->page->piece_ns = b->sum.ns;
+            if (b->works == 1 || b->sum.ns > window) channel->page->piece_ns = b->sum.ns > window ? b->sum.ns : window;
             /* Else the next piece ends it, which costs the GPU less; until then its end is a prediction. */
             if (b->unknown || b->sum.ns >= 2 * window) end_piece(lane);
         } else {
@@ -722,6 +732,7 @@ static void settle(void *key, enum extent extent) {
         dirty |= lane->dirty;
     }
     book(now, false);
+    say_passed();
     last_dirty = NULL;
     if (was && !dirty && !jobs && !job_ns) rest(now);
     else if (channel->page) show_marks();

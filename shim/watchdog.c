@@ -25,7 +25,7 @@ static void *watch(void *unused) {
         bool pieces = page && page->gated;
         int found = poll(&p, 1, pieces ? BOOKS_MS : LOOK_MS);
         bool over = found > 0 && p.revents & (POLLRDHUP | POLLHUP | POLLERR);
-        if (pieces && (over || hw_gate_is_silent(c))) __atomic_store_n(&page->open, 1, __ATOMIC_SEQ_CST);
+        if (page && (over || hw_gate_is_silent(c))) __atomic_store_n(&page->open, 1, __ATOMIC_SEQ_CST);
         if (pieces) books();
         if (found) nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000}, NULL);
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -32,9 +33,16 @@ class Books:
         """The part of the GPU's time that each was charged with while all of them were there."""
         if not all(name in self.seen for name in names):
             return [0.0] * len(names)
-        since = max(self.seen[name][0][0] for name in names)
-        until = min(self.seen[name][-1][0] for name in names)
+        ran = [self._ran(name) for name in names]
+        since, until = max(start for start, _ in ran), min(end for _, end in ran)
         return [self._share(name, since, until) for name in names]
+
+    def _ran(self, name: str) -> tuple[float, float]:
+        """When it was first and last seen to use the GPU: it waits for others to begin."""
+        seen = self.seen[name]
+        pairs = itertools.pairwise(seen)
+        times = [at for (_, before), (at, said) in pairs if said["gpu_ns"] > before["gpu_ns"]]
+        return (times[0], times[-1]) if times else (seen[0][0], seen[-1][0])
 
     def _share(self, name: str, since: float, until: float) -> float:
         kept = [(at, said) for at, said in self.seen[name] if since <= at <= until]
