@@ -304,7 +304,7 @@ static enum hw_pass before(void *lane, uint64_t signature) {
 static void after(void *lane, uint64_t signature, enum hw_pass pass, CUresult result) {
     if (pass == HW_FREE) return;
     if (result != SUCCESS) hw_turn_failed();
-    else if (pass != HW_FAST) hw_turn_passed(&api, lane, signature, pass);
+    else if (pass == HW_WATCHED || pass == HW_ENDING) hw_turn_passed(&api, lane, signature, pass);
 }
 
 #define ASYNC_ONE(name, per_thread, params, args, stream, signature) \

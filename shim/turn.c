@@ -538,26 +538,41 @@ static void keep_books(void) {
     pthread_mutex_unlock(&lock);
 }
 
-static bool pass_in_piece(const struct hw_lane_api *api, void *key, uint64_t signature) {
+/* The work goes with the piece. Where it is long, or nobody knows how long, it ends that; else the next piece does,
+ * which costs the GPU less, and until then its end is a prediction. */
+static enum hw_pass add_to_piece(struct lane *lane, struct hw_cost *cost, uint64_t window) {
+    struct batch *b = &lane->open;
+    if (!b->works) b->issued_ns = hw_now();
+    b->unknown |= cost->seen < HW_KNOWN;
+    hw_cost_add(&b->sum, cost, hw_cost_of(cost, window));
+    b->works++;
+    if (b->works == 1 || b->sum.ns > window) channel->page->piece_ns = b->sum.ns > window ? b->sum.ns : window;
+    return b->unknown || b->sum.ns >= 2 * window ? HW_ENDING : HW_GATED;
+}
+
+/* HW_FREE: it cannot go that way. */
+static enum hw_pass pass_in_piece(const struct hw_lane_api *api, void *key, uint64_t signature) {
     static uint32_t number;
-    if (!api->can_gate || !api->can_gate()) return false;
+    if (!api->can_gate || !api->can_gate()) return HW_FREE;
     /* Every now and then it is looked whether the daemon lives. */
-    if ((number++ % 16 == 0 || channel->fd < 0) && !hw_gate_reach(channel, hw_now())) return false;
+    if ((number++ % 16 == 0 || channel->fd < 0) && !hw_gate_reach(channel, hw_now())) return HW_FREE;
     uint64_t window = channel->daemon->window_ns;
-    if (!window && !(channel->page->busy && channel->page->gated)) return false;
-    if (!api->may_mark(key) || !hw_watchdog_start(channel, keep_books) || !begin_pieces()) return false;
+    if (!window && !(channel->page->busy && channel->page->gated)) return HW_FREE;
+    if (!window) window = WIDE_NS;
+    if (!api->may_mark(key) || !hw_watchdog_start(channel, keep_books) || !begin_pieces()) return HW_FREE;
     struct lane *lane = lane_of(api, key);
-    if (!lane) return false;
+    if (!lane) return HW_FREE;
     end_pieces_beside(lane);
-    const struct hw_cost *cost = hw_cost_find(signature);
-    if (fits(&lane->open, cost, window ? window : WIDE_NS)) return true;
-    measure_all();
-    reap(hw_now());
-    wait_for_pieces(lane);
-    if (!channel->page) return false;
-    if (!begin_piece(lane, cost->seen < HW_KNOWN || lane->pieces++ % SAMPLED == 0)) return lane->open.gated;
-    ask_again();
-    return true;
+    struct hw_cost *cost = hw_cost_find(signature);
+    if (!fits(&lane->open, cost, window)) {
+        measure_all();
+        reap(hw_now());
+        wait_for_pieces(lane);
+        if (!channel->page) return HW_FREE;
+        if (begin_piece(lane, cost->seen < HW_KNOWN || lane->pieces++ % SAMPLED == 0)) ask_again();
+        else if (!lane->open.gated) return HW_FREE;
+    }
+    return add_to_piece(lane, cost, window);
 }
 
 static void make_channel(void) {
@@ -582,9 +597,9 @@ static enum hw_pass pass_slowly(const struct hw_lane_api *api, void *key, uint64
     if (!channel) make_channel();
     if (!channel) return pass;
     if (!forks) forks = !pthread_atfork(NULL, NULL, in_child);
-    bool pieces = pass_in_piece(api, key, signature);
-    if (pieces) pass = HW_GATED;
-    for (bool again = false; !pieces && begin_turn(); again = true) {
+    enum hw_pass piece = pass_in_piece(api, key, signature);
+    pass = piece;
+    for (bool again = false; piece == HW_FREE && begin_turn(); again = true) {
         uint64_t window = channel->daemon->window_ns;
         pass = window ? HW_WATCHED : HW_FAST;
         if (window) wait_for_room(hw_cost_of(hw_cost_find(signature), window), window);
@@ -595,7 +610,7 @@ static enum hw_pass pass_slowly(const struct hw_lane_api *api, void *key, uint64
     if (channel->page) {
         if (pass == HW_FREE) channel->page->free_groups++;
         else unsaid++;
-        if (pass != HW_GATED) say_passed();
+        if (piece == HW_FREE) say_passed();
     }
     struct lane *lane = lane_of(api, key);
     if (lane) lane->dirty = true;
@@ -620,7 +635,7 @@ enum hw_pass hw_turn_pass(const struct hw_lane_api *api, void *key, uint64_t sig
     inside++;
     pthread_mutex_lock(&lock);
     enum hw_pass pass = pass_slowly(api, key, signature);
-    if (channel && channel->page && pass != HW_GATED) channel->page->unmarked = 1;
+    if (channel && channel->page && pass < HW_GATED) channel->page->unmarked = 1;
     pthread_mutex_unlock(&lock);
     inside--;
     errno = error;
@@ -628,33 +643,29 @@ enum hw_pass hw_turn_pass(const struct hw_lane_api *api, void *key, uint64_t sig
     return pass;
 }
 
+static void watch_passed(struct lane *lane, uint64_t signature) {
+    uint64_t window = channel->daemon->window_ns, now = hw_now();
+    struct hw_cost *c = hw_cost_find(signature);
+    struct batch *b = &lane->open;
+    uint64_t cost = hw_cost_of(c, window);
+    if (b->gated) return;
+    if (!b->works) b->issued_ns = now;
+    b->doubtful |= now - called_ns > CALL_NS;
+    hw_cost_add(&b->sum, c, cost);
+    b->works++;
+    flight_ns += cost;
+    if (c->seen < HW_KNOWN || b->sum.parts == HW_PARTS || b->sum.ns * PIECES >= window) close_batch(lane);
+    show_marks();
+}
+
 void hw_turn_passed(const struct hw_lane_api *api, void *key, uint64_t signature, enum hw_pass pass) {
-    if (pass != HW_WATCHED && pass != HW_GATED) return;
+    if (pass != HW_WATCHED && pass != HW_ENDING) return;
     int error = errno;
     inside++;
     pthread_mutex_lock(&lock);
     struct lane *lane = channel->page && channel->daemon ? lane_of(api, key) : NULL;
-    if (lane && lane->open.gated == (pass == HW_GATED)) {
-        uint64_t window = channel->daemon->window_ns;
-        uint64_t now = !lane->open.gated || !lane->open.works ? hw_now() : 0;
-        struct hw_cost *c = hw_cost_find(signature);
-        struct batch *b = &lane->open;
-        uint64_t cost = hw_cost_of(c, window ? window : WIDE_NS);
-        if (!b->works) b->issued_ns = now;
-        if (!b->gated) b->doubtful |= now - called_ns > CALL_NS;
-        b->unknown |= c->seen < HW_KNOWN;
-        hw_cost_add(&b->sum, c, cost);
-        b->works++;
-        if (b->gated) {
-            if (b->works == 1 || b->sum.ns > window) channel->page->piece_ns = b->sum.ns > window ? b->sum.ns : window;
-            /* Else the next piece ends it, which costs the GPU less; until then its end is a prediction. */
-            if (b->unknown || b->sum.ns >= 2 * window) end_piece(lane);
-        } else {
-            flight_ns += cost;
-            if (b->unknown || b->sum.parts == HW_PARTS || b->sum.ns * PIECES >= window) close_batch(lane);
-            show_marks();
-        }
-    }
+    if (lane && pass == HW_ENDING) end_piece(lane);
+    else if (lane) watch_passed(lane, signature);
     pthread_mutex_unlock(&lock);
     inside--;
     errno = error;

@@ -32,7 +32,13 @@ struct hw_lane_api {
     void (*forget_time)(void *event);
 };
 
-enum hw_pass { HW_FREE, HW_FAST, HW_WATCHED, HW_GATED };
+enum hw_pass {
+    HW_FREE,    /* nobody is asked */
+    HW_FAST,    /* under a lease */
+    HW_WATCHED, /* the same, with a window: it is to be told when it has gone */
+    HW_GATED,   /* it waits on the GPU itself */
+    HW_ENDING,  /* the same, and nothing is to go with it: it is to be told when it has gone */
+};
 
 /* Before work: waits until it may go. */
 enum hw_pass hw_turn_pass(const struct hw_lane_api *api, void *lane, uint64_t signature);
