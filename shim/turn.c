@@ -768,6 +768,7 @@ void hw_turn_waits(void *key, bool all) {
 
 void hw_turn_look(void) {
     const volatile struct hw_daemon_page *daemon = channel ? channel->daemon : NULL;
+    if (channel && unsaid) say_passed();
     /* Only who waits for this turn, or a deadline, makes it worth looking. */
     if (daemon && (daemon->wanted || daemon->deadline_ns || !daemon->lease)) settle(ALL, NAMED);
 }

@@ -35,7 +35,7 @@ SECTIONS: dict[str, tuple[Callable[[Stage, bool], Outcome], int, int]] = {
     "pairs": (pairs.measure, 140, 60),
     "overhead": (overhead.measure, 95, 60),
     "shares": (shares.measure, 80, 20),
-    "torch": (inference.measure, 165, 40),
+    "torch": (inference.measure, 210, 40),
     "tick": (ticks.measure, 35, 20),
     "kill": (kills.measure, 35, 35),
     "frameworks": (frameworks.measure, 80, 55),

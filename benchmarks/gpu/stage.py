@@ -136,12 +136,14 @@ class Way:
     mps: bool = False
     policy: str | None = None
     """Of the important one, under Headway; None: without."""
+    options: tuple[str, ...] = ()
+    """Of Headway's daemon."""
 
     @contextlib.contextmanager
     def on(self, stage: Stage) -> Iterator[Stage]:
         with contextlib.ExitStack() as stack:
             at = stack.enter_context(mps(stage)) if self.mps else stage
-            yield stack.enter_context(daemon(at, *SPINS)) if self.policy is not None else at
+            yield stack.enter_context(daemon(at, *SPINS, *self.options)) if self.policy else at
 
     def important(self) -> list[str]:
         if self.policy is None:
