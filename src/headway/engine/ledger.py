@@ -138,7 +138,7 @@ class Ledger:
             reserve.replenish(at_once + 1)
             self._tell("replenished", reserve)
             reserve.next_ns = None
-            done_ns = due_ns + at_once * reserve.period_ns
+            done_ns = reserve.replenished_ns = due_ns + at_once * reserve.period_ns
             for request in lent:
                 self.lend(request)
                 self.settle(request, done_ns)
@@ -158,9 +158,11 @@ class Ledger:
         self._recheck(reserve, now_ns)
 
     def _arm(self, reserve: Reserve, from_ns: int) -> None:
-        """Have the reserve replenished at its first boundary after `from_ns`."""
+        """Have the reserve replenished at its first boundary after `from_ns`, once at each: a charge
+        may come in the instant of a replenishment, and after it."""
         if reserve.next_ns is not None or reserve.is_settled:
             return
+        from_ns = max(from_ns, reserve.replenished_ns)
         elapsed = max(0, from_ns - reserve.anchor_ns)  # the first comes after a whole period
         reserve.next_ns = reserve.anchor_ns + (elapsed // reserve.period_ns + 1) * reserve.period_ns
         self._timer_count += 1

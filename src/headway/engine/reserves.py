@@ -57,6 +57,8 @@ class Reserve:
         """Replenishments come at this instant plus whole periods."""
         self.next_ns: int | None = None
         """When the next one is due; None while it would change nothing (full and idle)."""
+        self.replenished_ns = now_ns
+        """When the last one was due."""
         self.members: list[Task] = []
         self.waiting: dict[Task, Group] = {}
         """Groups that are submitted and not yet dispatched, by the task that waits."""

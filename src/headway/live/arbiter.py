@@ -453,7 +453,7 @@ class Arbiter:
         last_ns = max(min(page.last_ns, now_ns), holder.since_lease_ns)
         pause_ns = task.policy.holdoff_ns if self.engine.best_ready_rank() > task.rank else 0
         look_ns = pause_ns or LOOK_AGAIN_NS
-        if pause_ns and not any(self._by_task[g.task.name].turns for g in self.engine.ready()):
+        if pause_ns and not self._turner_waits():
             look_ns = max(pause_ns, LOOK_LATER_NS)
         idle_ns = now_ns + look_ns if page.busy else last_ns + pause_ns
         return min(idle_ns, self._patience_ends_ns(holder))
@@ -473,9 +473,14 @@ class Arbiter:
         holder.revoked, holder.revoked_ns = True, now_ns
         holder.bound_ns = now_ns + self.bounds.hold_ns
         if pages is None or not pages.busy:
+            # Its hold-off is over with the lease; a GPU of its own is not to wait for it once more.
+            rests = holder.turns or self._turner_waits()
             self._end(holder, now_ns)
-            if holder.turns and holder.task is not None:
+            if rests and holder.task is not None:
                 self.engine.rest(holder.task, now_ns)
+
+    def _turner_waits(self) -> bool:
+        return any(self._by_task[group.task.name].turns for group in self.engine.ready())
 
     # -- turns that go on --------------------------------------------------------------------
 
