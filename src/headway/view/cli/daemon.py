@@ -16,8 +16,10 @@ from headway.view.errors import UserError
 @click.command(name="daemon")
 @click.option("--spec", "spec_file", metavar="FILE", help="Policies, priorities and reserves.")
 @click.option("--split", default="0.5ms", show_default=True, help="Split groups above this.")
-@click.option("--window", default="0.2ms", show_default=True, help="CUDA or OpenCL work in flight.")
-@click.option("--spin", default="0ms", show_default=True, help="Poll so long after such work.")
+@click.option("--window", default="0.2ms", show_default=True, help="CUDA or OpenCL work at a time.")
+@click.option(
+    "--spin", default="0ms", show_default=True, help="Poll so long after such programs ask."
+)
 @click.option("--holdoff", default="2ms", show_default=True, help="Keep an idle GPU so long.")
 @click.option("--no-leases", is_flag=True, help="Have every group asked for (for measurements).")
 @click.option("--tick", help="Decide only at ticks, such as 1ms (for measurements).")
