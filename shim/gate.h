@@ -76,9 +76,9 @@ void hw_gate_leave(struct hw_channel *channel, bool frame, bool done);
 /* For turns, which are passed otherwise. */
 /* Connected to a daemon that lives, now. */
 bool hw_gate_reach(struct hw_channel *channel, uint64_t now_ns);
-/* Takes the lease if there is one: from here on the GPU counts as in use. */
 /* No sign of life from the daemon. */
 bool hw_gate_is_silent(const struct hw_channel *channel);
+/* Takes the lease if there is one: from here on the GPU counts as in use. */
 bool hw_gate_take_lease(struct hw_channel *channel);
 bool hw_gate_tell(struct hw_channel *channel, uint32_t type, bool last);
 /* Asks, and waits for the answer; false: there is nobody to wait for. */

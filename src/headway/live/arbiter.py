@@ -331,7 +331,8 @@ class Arbiter:
             times.extend(channel.bound_ns for channel in self._online)
         drains = [c for c in self._online if c.turns and c.revoked]
         if drains and wanted:
-            times.append(self.engine.now_ns + turns.DRAIN_NS)
+            look_ns = turns.DRAIN_SPIN_NS if self._looking else turns.DRAIN_NS
+            times.append(self.engine.now_ns + look_ns)
         elif any(c.pages is not None and c.pages.gated for c in drains):  # it may say nothing
             times.append(self.engine.now_ns + turns.DRAIN_ALONE_NS)
         soonest_ns = min((time for time in times if time is not None), default=None)

@@ -28,6 +28,8 @@ TRAIL_NS = 100_000
 """How much longer than predicted a piece may take that nothing tells the end of."""
 DRAIN_NS = 100_000
 """How soon a turn that was taken back is looked at again: its marks may tell before its program."""
+DRAIN_SPIN_NS = 10_000
+"""The same where the daemon looks all the time anyway."""
 DRAIN_ALONE_NS = 1_000_000
 """The same while nobody waits for it."""
 STALLED_NS = 60_000_000
