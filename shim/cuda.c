@@ -183,7 +183,7 @@ union op { /* CUstreamBatchMemOpParams */
     } word;
     uint64_t space[6];
 };
-#define WAIT_FOR 1
+#define AWAIT 1
 #define WRITE 2
 
 static bool add_op(union op *ops, unsigned *count, int operation, volatile uint32_t *word, uint32_t value) {
@@ -207,7 +207,7 @@ static bool gate_relaxed(CUstream stream, const struct hw_piece *piece) {
     unsigned count = 0;
     if (!send) return false;
     if (piece->closed && !add_op(ops, &count, WRITE, piece->closed, piece->before)) return false;
-    if (piece->open && !add_op(ops, &count, WAIT_FOR, piece->open, 1)) return false;
+    if (piece->open && !add_op(ops, &count, AWAIT, piece->open, 1)) return false;
     if (piece->opened && !add_op(ops, &count, WRITE, piece->opened, piece->number)) return false;
     CUresult result = send(stream, count, ops, 0);
     if (result == NOT_SUPPORTED) send = NULL;
@@ -327,7 +327,7 @@ static void after(void *lane, uint64_t signature, enum hw_pass pass, CUresult re
         void *lane = lane_of(NULL, per_thread); \
         uint64_t hash = signature; \
         enum hw_pass pass = before(lane, hash); \
-        CUresult result = real_##name args; \
+        WAIT_FOR(name, args) \
         after(lane, hash, pass, result); \
         if (pass != HW_FREE && result == SUCCESS) hw_turn_look(); \
         return result; \
@@ -342,11 +342,16 @@ static void after(void *lane, uint64_t signature, enum hw_pass pass, CUresult re
         else if ((result) != NOT_READY) hw_turn_failed(); \
     } while (0)
 
+#define WAIT_FOR(name, args) \
+    hw_turn_waiting(1); \
+    CUresult result = real_##name args; \
+    hw_turn_waiting(-1);
+
 #define WAIT_ONE(name, per_thread, params, args, stream) \
     CUresult name params { \
         if (!READY(name)) return NOT_FOUND; \
         hw_turn_waits(lane_of(stream, per_thread), false); \
-        CUresult result = real_##name args; \
+        WAIT_FOR(name, args) \
         WAITED(result, hw_turn_synced(lane_of(stream, per_thread), false)); \
         return result; \
     }
@@ -367,7 +372,7 @@ static void after(void *lane, uint64_t signature, enum hw_pass pass, CUresult re
     CUresult name params { \
         if (!READY(name)) return NOT_FOUND; \
         hw_turn_waits(NULL, true); \
-        CUresult result = real_##name args; \
+        WAIT_FOR(name, args) \
         WAITED(result, hw_turn_synced(NULL, true)); \
         return result; \
     }
@@ -375,7 +380,7 @@ static void after(void *lane, uint64_t signature, enum hw_pass pass, CUresult re
 #define LOOK(since, name, params, args) \
     CUresult name params { \
         if (!READY(name)) return NOT_FOUND; \
-        CUresult result = real_##name args; \
+        WAIT_FOR(name, args) \
         WAITED(result, hw_turn_look()); \
         return result; \
     }

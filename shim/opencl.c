@@ -279,7 +279,9 @@ static cl_icd_dispatch target; /* what comes after the layer */
     uint64_t hash = seen ? signature : 0; \
     enum hw_pass pass = seen ? hw_turn_pass(&api, queue, hash) : HW_FREE; \
     within++; \
+    if (blocking) hw_turn_waiting(1); \
     ret result = call; \
+    if (blocking) hw_turn_waiting(-1); \
     within--; \
     if (seen && (good)) went(queue, event, blocking, hash, pass); \
     else if (pass != HW_FREE) hw_turn_synced(NULL, false); /* nothing went: look again */ \
@@ -297,13 +299,17 @@ static cl_icd_dispatch target; /* what comes after the layer */
     TWICE(DO_MARK, cl_int, CL_INVALID_OPERATION, name, params, args, queue, all, event)
 
 #define DO_FINISH(ret, call, queue) \
+    hw_turn_waiting(1); \
     ret result = call; \
+    hw_turn_waiting(-1); \
     if (result == CL_SUCCESS && !within) hw_turn_synced(queue, false); \
     return result;
 #define FINISH(name, params, args, queue) TWICE(DO_FINISH, cl_int, CL_INVALID_OPERATION, name, params, args, queue)
 
 #define DO_WAIT(ret, call, count, events) \
+    hw_turn_waiting(1); \
     ret result = call; \
+    hw_turn_waiting(-1); \
     if (result == CL_SUCCESS && !within && !hw_turn_inside()) waited_for(count, events); \
     return result;
 #define WAIT(name, params, args, count, events) \

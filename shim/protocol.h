@@ -105,6 +105,8 @@ struct hw_client_page {
     uint32_t ended[HW_LANES];  /* those to which nothing more is added, */
     uint32_t opened[HW_LANES]; /* those that the GPU has begun, */
     uint32_t closed[HW_LANES]; /* and those that it has done */
+    uint32_t waiting; /* threads that wait for the GPU: the program lives, though it says nothing */
+    uint32_t unused;
 };
 
 #endif

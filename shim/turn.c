@@ -754,6 +754,13 @@ static void settle(void *key, enum extent extent) {
 
 void hw_turn_synced(void *lane, bool all) { settle(lane, all ? EVERY : NAMED); }
 
+void hw_turn_waiting(int change) {
+    static int threads;
+    int now = __atomic_add_fetch(&threads, change, __ATOMIC_RELAXED);
+    volatile struct hw_client_page *page = channel ? channel->page : NULL;
+    if (page && !inside) page->waiting = (uint32_t)now;
+}
+
 void hw_turn_waits(void *key, bool all) {
     if (!channel || inside || !channel->page || !channel->page->gated) return;
     int error = errno;

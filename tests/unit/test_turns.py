@@ -27,6 +27,7 @@ from tests.unit import test_arbiter
 MS = 1_000_000
 HOLD_NS = 60 * MS
 JOBS, UNMARKED, ISSUED, DONE = 584, 600, 608, 608 + 256
+WAITING = DONE + 256 + 16 + 4 * 256
 """Where a client's page says so."""
 
 
@@ -255,6 +256,17 @@ def test_who_sends_nothing_and_says_nothing_does_not_keep_its_turn_for_ever(benc
     bench.run_until(turns.QUIET_NS - MS)
     assert is_leased(high)
     bench.run_until(turns.QUIET_NS + turns.LOOK_NS + HOLD_NS + MS)
+    assert is_leased(low)
+
+
+def test_who_waits_for_its_work_keeps_its_turn_for_longer(bench: Bench) -> None:
+    high, low = bench.turner("high", 9), bench.turner("low", 1)
+    bench.begin(high, 0)
+    bench.write(high, WAITING, "<I", 1)
+    bench.ask(low, MS)
+    bench.run_until(10 * turns.QUIET_NS)
+    assert is_leased(high)
+    bench.run_until(turns.HANGING_NS + turns.LOOK_NS + HOLD_NS + MS)
     assert is_leased(low)
 
 

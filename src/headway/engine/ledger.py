@@ -158,8 +158,8 @@ class Ledger:
         self._recheck(reserve, now_ns)
 
     def _arm(self, reserve: Reserve, from_ns: int) -> None:
-        """Have the reserve replenished at its first boundary after `from_ns`, once at each: a charge
-        may come in the instant of a replenishment, and after it."""
+        """Have the reserve replenished at its first boundary after `from_ns`, but once at each: a
+        charge may come in the instant of a replenishment, and after it."""
         if reserve.next_ns is not None or reserve.is_settled:
             return
         from_ns = max(from_ns, reserve.replenished_ns)

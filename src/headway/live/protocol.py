@@ -33,7 +33,9 @@ _PIECES = struct.Struct("<IIQ")
 _PIECES_AT = _TURNS_AT + _TURNS.size + 2 * _MARKS.size
 OPEN_AT: Final = _PIECES_AT + 4
 """The one word of the client's page that the daemon writes: the GPU waits for it."""
-CLIENT_PAGE_SIZE: Final = _PIECES_AT + _PIECES.size + 4 * _MARKS.size
+_WAITING = struct.Struct("<I4x")
+_WAITING_AT = _PIECES_AT + _PIECES.size + 4 * _MARKS.size
+CLIENT_PAGE_SIZE: Final = _WAITING_AT + _WAITING.size
 
 HELLO_SIZE: Final = _HELLO.size
 MESSAGE_SIZE: Final = _MESSAGE.size
@@ -125,6 +127,8 @@ class ClientPage:
     gated: bool = False
     """Its work waits on the GPU for the gate to open."""
     piece_ns: int = 0
+    waiting: bool = False
+    """It waits for the GPU."""
     pieces: bytes = b""
     """Of each stream how many pieces were given and ended, and how many the GPU began and did."""
 
@@ -181,5 +185,6 @@ def parse_client_page(data: bytes) -> ClientPage:
         marked=issued != done[: _MARKS.size],
         gated=bool(gated),
         piece_ns=piece_ns,
-        pieces=data[_PIECES_AT + _PIECES.size : CLIENT_PAGE_SIZE],
+        pieces=data[_PIECES_AT + _PIECES.size : _WAITING_AT],
+        waiting=bool(_WAITING.unpack_from(data, _WAITING_AT)[0]),
     )

@@ -37,6 +37,8 @@ STALLED_NS = 60_000_000
 QUIET_NS = 100_000_000
 """Nor does one that sent nothing for this long: it may never ask what became of its work, as in a
 session that waits for its user. Work that takes longer is on the GPU beside that of others then."""
+HANGING_NS = 10_000_000_000
+"""The same for one that waits for its work, which then may never be done."""
 
 
 def ends_ns(engine: Engine, holder: Channel, now_ns: int) -> int | None:
@@ -152,7 +154,8 @@ def _is_over(holder: Channel, now_ns: int) -> bool:
     if seen != holder.progress:
         holder.progress, holder.progress_ns = seen, now_ns
     still_ns = now_ns - max(holder.progress_ns, holder.since_lease_ns)
-    if page.passed and still_ns >= QUIET_NS:  # who never counts what it sends says when it is done
+    quiet_ns = HANGING_NS if page.waiting else QUIET_NS
+    if page.passed and still_ns >= quiet_ns:  # who never counts what it sends says when it is done
         return True
     return still_ns >= STALLED_NS and _is_stopped(holder.peer.pid)
 
