@@ -424,18 +424,24 @@ static void send_piece_off(struct lane *lane) {
     send_off(lane);
 }
 
+/* When a piece that is measured ends. */
+static void take_time(struct lane *lane) {
+    struct batch *b = &lane->open;
+    if (b->begun && !b->ended) lane->api->time(lane->key, &b->ended);
+}
+
 /* Behind the work so far, if there is any, the next piece begins. */
 static bool begin_piece(struct lane *lane, bool measured) {
     volatile struct hw_client_page *page = channel->page;
     struct batch *b = &lane->open;
     close_batch(lane);
-    if (lane->count == BATCHES || !lane->api->may_mark(lane->key)) return false;
+    if ((b->works && !b->gated) || lane->count == BATCHES || !lane->api->may_mark(lane->key)) return false;
     struct batch *last = lane->count ? &lane->ring[(lane->first + lane->count - 1) % BATCHES] : NULL;
     struct batch next = {.gated = true, .seq = page->given[lane->slot] + 1, .word = &page->closed[lane->slot]};
     struct hw_piece piece = {.open = &page->open, .opened = &page->opened[lane->slot], .number = next.seq};
     next.starved = !b->gated && (!last || is_written(last));
     if (b->gated) {
-        if (b->begun) lane->api->time(lane->key, &b->ended);
+        take_time(lane);
         piece.closed = b->word;
         piece.before = b->seq;
     }
@@ -452,7 +458,7 @@ static void end_piece(struct lane *lane) {
     struct batch *b = &lane->open;
     struct hw_piece piece = {.closed = b->word, .before = b->seq};
     if (!b->gated || lane->count == BATCHES || !lane->api->may_mark(lane->key)) return;
-    if (b->begun) lane->api->time(lane->key, &b->ended);
+    take_time(lane);
     if (lane->api->gate(lane->key, &piece)) send_piece_off(lane);
 }
 
@@ -489,7 +495,8 @@ static bool begin_pieces(void) {
     return asking || hw_gate_announce(channel);
 }
 
-/* The program is as far ahead as it may be. While the gate is closed that is no wonder; else it may be its own doing. */
+/* The program is as far ahead as it may be. While the gate is closed that is no wonder; else it may be its own
+ * doing. */
 static void wait_for_pieces(const struct lane *lane) {
     uint64_t since = hw_now(), before = ended;
     for (uint64_t now = since; lane->count == BATCHES; now = hw_now()) {
