@@ -60,7 +60,7 @@ enum hw_server {
 struct hw_daemon_page {
     uint32_t magic, version;
     uint64_t heartbeat_ns;
-    uint32_t lease;  /* not 0: pass without asking */
+    uint32_t lease;  /* not 0: pass without asking; each lease is another number */
     uint32_t server; /* of enum hw_server; 0: a swap concerns nobody else */
     uint64_t split_ns; /* groups of more than this are split; 0: never */
     /* for turns */

@@ -111,6 +111,20 @@ static void show_marks(void) {
 static struct batch found[2 * HW_LANES];
 static uint32_t found_count;
 
+static bool in_flight(void);
+
+/* Pieces wait for the gate, so from when to when they ran is not known. But if it was open since the last booking, and
+ * there was something to do at both, they ran all the time. */
+static bool ran_all_the_time(void) {
+    static uint32_t lease_before;
+    static bool fed_before;
+    uint32_t lease = channel->daemon ? __atomic_load_n(&channel->daemon->lease, __ATOMIC_ACQUIRE) : 0;
+    bool fed = in_flight(), all = fed && fed_before && lease && lease == lease_before;
+    lease_before = lease;
+    fed_before = fed;
+    return all;
+}
+
 /* They ran from max(submit, previous finish) to now, so lanes side by side are counted once. What each
  * of them took is not seen when they are found together: it is shared out as it was predicted. */
 static void book(uint64_t now, bool exact) {
@@ -131,8 +145,12 @@ static void book(uint64_t now, bool exact) {
         if (b->works) hw_cost_learn(&b->sum, (struct hw_sight){part, follows && late, !exact}, b->doubtful);
         flight_ns -= b->sum.ns < flight_ns ? b->sum.ns : flight_ns;
     }
-    if (channel->page) channel->page->used_ns += exact || took < cost ? took : cost;
-    if (now > finished_ns) finished_ns = now;
+    bool gated = found[0].gated, all = ran_all_the_time();
+    uint64_t ran = exact || (gated && all) || took < cost ? took : cost;
+    if (channel->page) channel->page->used_ns += ran;
+    /* Pieces are looked at late: when the last one was probably done is where the next began. */
+    uint64_t finish = gated ? start + ran : now;
+    if (finish > finished_ns) finished_ns = finish;
     late = !exact;
     found_count = 0;
 }

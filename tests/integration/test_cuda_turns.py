@@ -238,6 +238,17 @@ def test_a_reserve_bounds_what_a_greedy_program_gets(managed: cuda.Managed, kern
     assert program.finish().returncode == 0
 
 
+@pytest.mark.parametrize(("kernel_us", "kernels"), [(100, 40), (5000, 2)])
+def test_a_program_that_nobody_waits_for_is_charged_with_what_it_uses(
+    managed: cuda.Managed, kernel_us: int, kernels: int
+) -> None:
+    """Nobody sees when its turns begin and end but the GPU."""
+    reserve = ("--reserve", "70ms/100ms")
+    program = managed.start("cudaapp", "lp", kernel_us, kernels, 0, 3, options=reserve)
+    assert 0.3 < json.loads(program.heard())["busy"] < 0.77
+    assert program.finish().returncode == 0
+
+
 def test_two_with_reserves_get_their_parts(recorded: cuda.Managed) -> None:
     options = [("--reserve", "2ms/20ms"), ("--reserve", "10ms/20ms")]
     both = [recorded.start("cudaapp", "lp", 500, 4, 0, 3, options=o) for o in options]

@@ -361,7 +361,9 @@ class Arbiter:
         start_ns = now_ns if since_ns is None else max(since_ns, self._finished_ns)
         if channel.leased:
             self.tell_passed(channel, now_ns)
+            said_ns = 0 if channel.pages is None else channel.pages.used_ns
             start_ns = max(start_ns, now_ns - self.used_ns(channel, now_ns))
+            channel.used_before_ns = said_ns
             if group is not None:
                 start_ns = min(start_ns, now_ns - group.charged_ns)
             channel.leased = channel.revoked = False
@@ -411,7 +413,9 @@ class Arbiter:
         self.leases += 1
         if channel.pages is not None:
             channel.told_ns, channel.told = now_ns, channel.pages.counts
-            channel.passed_before, _, channel.used_before_ns = channel.told
+            channel.passed_before, _, used_ns = channel.told
+            if not channel.turns:  # what turns used may be said after their end: the next one pays
+                channel.used_before_ns = used_ns
             channel.jobs = channel.pages.jobs
             if channel.task is not None and channel.task.rule.per_group:
                 channel.jobs_before = channel.pages.client.jobs

@@ -26,6 +26,8 @@ from headway.live.protocol import (
 )
 
 F_ADD_SEALS = 1033
+MOST_LEASES = 2**32 - 1
+"""Then their numbers begin again."""
 SEAL_SEAL, SEAL_SHRINK, SEAL_GROW, SEAL_FUTURE_WRITE = 1, 2, 4, 16
 
 _BUSY = 8
@@ -90,6 +92,7 @@ class Pages:
         self.daemon_fd = self.client_fd = -1
         self._daemon = self._client = 0
         self._lease: ctypes.c_uint32 | None = None
+        self._leases = 0
         try:
             self.daemon_fd = _memfd("headway-daemon")
             self.client_fd = _memfd("headway-client")
@@ -166,7 +169,10 @@ class Pages:
         """Nothing read after this is older than what is written here: the client does the same the
         other way round, so one of the two sees the other."""
         if self._daemon and self._lease is not None:
-            self._lease.value = self._open.value = 1 if on else 0
+            if on:
+                self._leases = self._leases % MOST_LEASES + 1
+            self._lease.value = self._leases if on else 0
+            self._open.value = on
             with _fence:
                 pass
 
