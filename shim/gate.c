@@ -75,8 +75,9 @@ static void in_child(void) {
     int error = errno;
     pthread_mutex_init(&lock, NULL);
     for (struct hw_channel *c = channels; c; c = c->next) {
+        if (c->turns) c->page = NULL; /* what its parent wrote is its parent's, whose work may wait there */
         forget(c);
-        c->daemon = NULL; /* what its parent writes is its parent's */
+        c->daemon = NULL;
         c->page = NULL;
         c->retry_ns = 0;
     }

@@ -448,12 +448,15 @@ static void take_time(struct lane *lane) {
     if (b->begun && !b->ended) lane->api->time(lane->key, &b->ended);
 }
 
+/* Room for another piece, and for that one's end: it must never be put off. */
+static bool has_room(const struct lane *lane) { return lane->count + lane->open.gated < BATCHES; }
+
 /* Behind the work so far, if there is any, the next piece begins. */
 static bool begin_piece(struct lane *lane, bool measured) {
     volatile struct hw_client_page *page = channel->page;
     struct batch *b = &lane->open;
     close_batch(lane);
-    if ((b->works && !b->gated) || lane->count == BATCHES || !lane->api->may_mark(lane->key)) return false;
+    if ((b->works && !b->gated) || !has_room(lane) || !lane->api->may_mark(lane->key)) return false;
     struct batch *last = lane->count ? &lane->ring[(lane->first + lane->count - 1) % BATCHES] : NULL;
     struct batch next = {.gated = true, .seq = page->given[lane->slot] + 1, .word = &page->closed[lane->slot]};
     struct hw_piece piece = {.open = &page->open, .opened = &page->opened[lane->slot], .number = next.seq};
@@ -475,7 +478,7 @@ static bool begin_piece(struct lane *lane, bool measured) {
 static void end_piece(struct lane *lane) {
     struct batch *b = &lane->open;
     struct hw_piece piece = {.closed = b->word, .before = b->seq};
-    if (!b->gated || lane->count == BATCHES || !lane->api->may_mark(lane->key)) return;
+    if (!b->gated || !lane->api->may_mark(lane->key)) return;
     take_time(lane);
     if (lane->api->gate(lane->key, &piece)) send_piece_off(lane);
 }
@@ -517,9 +520,9 @@ static bool begin_pieces(void) {
  * doing. */
 static void wait_for_pieces(const struct lane *lane) {
     uint64_t since = hw_now(), before = ended;
-    for (uint64_t now = since; lane->count == BATCHES; now = hw_now()) {
+    for (uint64_t now = since; !has_room(lane); now = hw_now()) {
         reap(now);
-        if (lane->count < BATCHES) return;
+        if (has_room(lane)) return;
         if (!leased()) since = now;
         if (is_stuck(&since, &before, now) || !hw_gate_reach(channel, now)) return;
         if (now - since > BROKEN_NS) look_for_broken(now);
@@ -708,7 +711,7 @@ static void say_done(const struct lane *lane, struct batch *b) {
 
 /* Pieces that the GPU has not done for sure, though somebody waited for something. */
 static bool has_pieces(const struct lane *lane) {
-    if (lane->open.gated && lane->open.works && !is_begun(&lane->open)) return true;
+    if (lane->open.gated && !is_begun(&lane->open)) return true;
     for (uint32_t i = 0; i < lane->count; i++) {
         const struct batch *b = &lane->ring[(lane->first + i) % BATCHES];
         if (b->gated && !is_written(b)) return true;
@@ -762,7 +765,7 @@ static void settle(void *key, enum extent extent) {
         struct lane *lane = &lanes[i];
         if (!lane->key) continue;
         was |= lane->dirty;
-        if (lane->key == key || extent == GONE || (extent == EVERY && !has_pieces(lane))) lane_is_done(lane, now);
+        if (extent == GONE || ((lane->key == key || extent == EVERY) && !has_pieces(lane))) lane_is_done(lane, now);
         else if (lane->dirty && !lane->gone && lane->api->may_mark(lane->key) && lane->api->lane_done(lane->key))
             lane_is_done(lane, now);
         dirty |= lane->dirty;
@@ -800,9 +803,12 @@ void hw_turn_waits(void *key, bool all) {
 
 void hw_turn_look(void) {
     const volatile struct hw_daemon_page *daemon = channel ? channel->daemon : NULL;
-    if (channel && unsaid) say_passed();
     /* Only who waits for this turn, or a deadline, makes it worth looking. */
     if (daemon && (daemon->wanted || daemon->deadline_ns || !daemon->lease)) settle(ALL, NAMED);
+    if (!daemon || inside || !unsaid) return;
+    pthread_mutex_lock(&lock);
+    say_passed();
+    pthread_mutex_unlock(&lock);
 }
 
 void hw_turn_failed(void) { settle(ALL, NAMED); }

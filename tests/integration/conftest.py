@@ -47,7 +47,13 @@ def gpu(cuda_programs: Path, tmp_path: Path) -> cuda.Gpu:
 
 
 @pytest.fixture
-def managed(gpu: cuda.Gpu, tmp_path: Path) -> Iterator[cuda.Managed]:
+def spin() -> str:
+    """For how long the daemon looks at pages; tests that want both have it parametrized."""
+    return "0ms"
+
+
+@pytest.fixture
+def managed(gpu: cuda.Gpu, tmp_path: Path, spin: str) -> Iterator[cuda.Managed]:
     """The same, with a daemon that decides who uses it."""
-    with cuda.managed(gpu, tmp_path / "run") as made:
+    with cuda.managed(gpu, tmp_path / "run", "--spin", spin) as made:
         yield made

@@ -21,10 +21,10 @@ LOW, HIGH = ("--priority", "1"), ("--priority", "9")
 
 
 @pytest.fixture
-def recorded(gpu: cuda.Gpu, tmp_path: Path) -> Iterator[cuda.Managed]:
+def recorded(gpu: cuda.Gpu, tmp_path: Path, spin: str) -> Iterator[cuda.Managed]:
     """Whatever happens is recorded, and keeps the rules."""
     trace = str(tmp_path / "trace.pftrace")
-    with cuda.managed(gpu, tmp_path / "run", "--trace", trace) as managed:
+    with cuda.managed(gpu, tmp_path / "run", "--trace", trace, "--spin", spin) as managed:
         yield managed
         managed.daemon.kill(signal.SIGTERM)
     check = [cuda.HEADWAY, "check", "--tolerance", "20ms", trace]  # late timers
@@ -162,6 +162,7 @@ def test_an_important_kernel_that_takes_long_is_not_taken_for_idle(
     assert kernels(log, low)[0][0] >= kernels(log, high)[-1][1]
 
 
+@pytest.mark.parametrize("spin", ["0ms", "20ms"])
 @pytest.mark.parametrize("policy", ["prt", "overlap"])
 def test_the_important_program_goes_first_and_the_other_gets_the_rest(
     recorded: cuda.Managed, policy: str

@@ -203,9 +203,10 @@ class Arbiter:
         task = channel.task
         assert task is not None
         if channel.turns and task.waiting is not None:
+            if channel.pages is not None and channel.pages.busy:
+                return  # it says so of the turn before
             # It had begun with the asking, and was done before the answer.
-            self.engine.withdraw(task, now_ns)
-            channel.group = None
+            self._withdraw(channel, now_ns)
         if channel.leased:
             self._part(channel, now_ns)
         if not channel.turns or task.waiting is not None:  # or it has begun again meanwhile
@@ -224,8 +225,15 @@ class Arbiter:
         if channel in self._online:
             self._end(channel, now_ns)
         elif task.waiting is not None:
-            self.engine.withdraw(task, now_ns)
-            channel.group = None
+            self._withdraw(channel, now_ns)
+
+    def _withdraw(self, channel: Channel, now_ns: int) -> None:
+        """It waits no longer; if it does after all, it has to say so."""
+        assert channel.task is not None
+        self.engine.withdraw(channel.task, now_ns)
+        channel.group = None
+        if channel.pages is not None:
+            channel.pages.set_waits(False)
 
     def decide(self, now_ns: int) -> None:
         """Something has changed: that is decided on now, or, where there are ticks, at the next."""
@@ -344,9 +352,12 @@ class Arbiter:
 
     def _part(self, holder: Channel, now_ns: int) -> None:
         """A turn that was taken back is over. What waits on the GPU for the next one asks for it:
-        its program may have nothing to say for long."""
+        its program may have nothing to say for long. One that gets nothing done has to say
+        something first, or turn after turn would be its own."""
         self._end(holder, now_ns)
-        if holder.turns and holder.pages is not None and holder.pages.client.pending:
+        if not holder.turns or holder.pages is None or not holder.pages.client.pending:
+            return
+        if not turns.is_over(holder, now_ns):
             self._submit(holder, 0, now_ns)
 
     def _end(self, channel: Channel, now_ns: int) -> None:

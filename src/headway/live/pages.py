@@ -262,7 +262,7 @@ class Pages:
     def close(self) -> None:
         """A client that still maps them finds no lease there, and what waits on the GPU may go."""
         self.close_fds()
-        if self._lease is not None:
+        if self._lease is not None and self._client:  # it may be closed again
             self.set_lease(False)
             self._open.value = 1
         for address in (self._daemon, self._client):

@@ -67,7 +67,7 @@ def _wanted_ns(engine: Engine, holder: Channel, now_ns: int) -> int:
         return min(slice_ns, pages.last_ns + PAUSE_NS) if equal else now_ns
     if equal:
         return slice_ns if slice_ns <= now_ns else min(slice_ns, now_ns + PAUSE_NS)
-    return now_ns if _is_over(holder, now_ns) else now_ns + LOOK_NS
+    return now_ns if is_over(holder, now_ns) else now_ns + LOOK_NS
 
 
 def is_wanted(engine: Engine, holder: Channel) -> bool:
@@ -146,7 +146,7 @@ def drains(holder: Channel, now_ns: int) -> bool:
     return holder.revoked_ns is not None and now_ns < holder.revoked_ns + likely_ns
 
 
-def _is_over(holder: Channel, now_ns: int) -> bool:
+def is_over(holder: Channel, now_ns: int) -> bool:
     """No sign of life for a while, whether the process is stopped or has nothing to do."""
     assert holder.pages is not None
     page = holder.pages.client

@@ -4,6 +4,7 @@
 #include "reach.h"
 #include <pthread.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { WORDS = 64, STREAMS = 100, THREADS = 8, ROUNDS = 40 };
@@ -105,6 +106,118 @@ static void launch_and_wait(int rounds) {
     say("both", rounds);
 }
 
+/* ---- work whose result tells its order -------------------------------------------------------------------- */
+
+static CUdeviceptr series_word;
+static uint32_t series_length;
+
+static CUdeviceptr make_word(void) {
+    CUdeviceptr word;
+    CK(cu.MemAlloc(&word, 4));
+    CK(cu.MemsetD32(word, 0, 1));
+    CK(cu.StreamSynchronize(NULL));
+    return word;
+}
+
+/* Some more of it; nobody waits. */
+static void lengthen_series(uint32_t us, int count) {
+    CUresult error = 0;
+    for (int i = 0; i < count && !error; i++) error = spin(spin_us, stream, series_word, us, 1, series_length++);
+    say("series", error);
+}
+
+static void check_series(void) {
+    CK(cu.StreamSynchronize(stream));
+    say("bad", wrong(series_word, series_length));
+}
+
+/* Two streams that wait for each other after every few kernels. */
+static void ping_pong(uint32_t us, int count) {
+    CUstream streams[] = {make_stream(), make_stream()};
+    CUdeviceptr word = make_word();
+    CUevent events[2];
+    int side = 0;
+    for (int i = 0; i < 2; i++) CK(cu.EventCreate(&events[i], CU_EVENT_DISABLE_TIMING));
+    for (int i = 0, left = 1; i < count; i++) {
+        CK(spin(spin_us, streams[side], word, us, 1, (uint32_t)i));
+        if (--left) continue;
+        CK(cu.EventRecord(events[side], streams[side]));
+        CK(cu.StreamWaitEvent(streams[!side], events[side], 0));
+        side = !side;
+        left = 1 + i % 4;
+    }
+    for (int i = 0; i < 2; i++) CK(cu.StreamSynchronize(streams[i]));
+    int bad = wrong(word, (uint32_t)count);
+    for (int i = 0; i < 2; i++) {
+        CK(cu.StreamDestroy(streams[i]));
+        CK(cu.EventDestroy(events[i]));
+    }
+    say("bad", bad);
+}
+
+/* The legacy default stream, which the others wait for and which waits for them without being told to. */
+static void join_legacy(uint32_t us, int count) {
+    CUstream streams[2];
+    CUdeviceptr word = make_word();
+    for (int i = 0; i < 2; i++) CK(cu.StreamCreate(&streams[i], CU_STREAM_DEFAULT));
+    for (int i = 0; i < count; i++)
+        CK(spin(spin_us, i % 3 ? NULL : streams[i / 3 % 2], word, us, 1, (uint32_t)i));
+    CK(cu.StreamSynchronize(NULL));
+    int bad = wrong(word, (uint32_t)count);
+    for (int i = 0; i < 2; i++) CK(cu.StreamDestroy(streams[i]));
+    say("bad", bad);
+}
+
+static struct {
+    uint32_t us;
+    int bad, rounds;
+} churning;
+
+static uint64_t now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* One stream and its end: waited for, asked for, waited for with all others, or destroyed in the middle of its work. */
+static void churn_once(CUdeviceptr word, uint32_t round) {
+    CUstream s;
+    CUevent done;
+    uint32_t count = 1 + round % 7;
+    CK(cu.StreamCreate(&s, round % 2 ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT));
+    CK(cu.EventCreate(&done, CU_EVENT_DISABLE_TIMING));
+    CK(cu.MemsetD32(word, 0, 1));
+    CK(cu.StreamSynchronize(NULL));
+    for (uint32_t i = 0; i < count; i++) CK(spin(spin_us, s, word, churning.us, 1, i));
+    CK(cu.EventRecord(done, s));
+    if (round % 4 == 1) CK(cu.StreamSynchronize(s));
+    if (round % 4 == 2) CK(cu.CtxSynchronize());
+    if (round % 4 == 3) while (cu.StreamQuery(s) == CUDA_ERROR_NOT_READY) usleep(100);
+    CK(cu.StreamDestroy(s));
+    CK(cu.EventSynchronize(done));
+    CK(cu.EventDestroy(done));
+    if (wrong(word, count)) __atomic_add_fetch(&churning.bad, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&churning.rounds, 1, __ATOMIC_RELAXED);
+}
+
+static void *churn_on(void *end) {
+    uint32_t round = 0;
+    CK(cu.CtxSetCurrent(context));
+    CUdeviceptr word = make_word();
+    while (now_ms() < *(uint64_t *)end) churn_once(word, round++);
+    return NULL;
+}
+
+static void churn(uint32_t us, uint32_t ms) {
+    pthread_t threads[4];
+    uint64_t end = now_ms() + ms;
+    churning.us = us;
+    churning.bad = churning.rounds = 0;
+    for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, churn_on, &end);
+    for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+    say("rounds", churning.bad ? -churning.bad : churning.rounds);
+}
+
 /* ---- captures -------------------------------------------------------------------------------------- */
 
 static CUgraph graph;
@@ -186,6 +299,7 @@ int main(void) {
     CK(cu.MemsetD32(memory, 0, WORDS));
     CK(cu.CtxSynchronize());
     stream = make_stream();
+    series_word = make_word();
     say("ready", getpid());
     for (char line[128]; fgets(line, sizeof line, stdin);) {
         if (sscanf(line, "%31s %d %d", word, &a, &b) < 1) continue;
@@ -210,6 +324,11 @@ int main(void) {
         IF("release") say("released", cu.DevicePrimaryCtxRelease(0));
         IF("streams") many_streams();
         IF("threads") many_threads();
+        IF("series") lengthen_series((uint32_t)a, b);
+        IF("right") check_series();
+        IF("pingpong") ping_pong((uint32_t)a, b);
+        IF("legacy") join_legacy((uint32_t)a, b);
+        IF("churn") churn((uint32_t)a, (uint32_t)b);
         IF("both") launch_and_wait(a);
         IF("capture") say("capturing", cu.StreamBeginCapture(stream, a));
         IF("end") end_capture();

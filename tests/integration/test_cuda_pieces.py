@@ -1,0 +1,257 @@
+"""CUDA programs whose work waits on the GPU, on the software driver: whoever dies, stops, forks or
+ends while it does, nobody hangs, and results are right."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headway.live.protocol import TURNS
+from tests.integration import cuda
+from tests.integration.daemon_client import PATIENCE_S, Client, DaemonProcess, wait_until
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(60)]
+
+LOWEST, LOW = ("--priority", "0"), ("--priority", "1")
+SPINS = pytest.mark.parametrize("spin", ["0ms", "20ms"])
+LAUNCHES = 20
+"""Each may be a piece of its own, and 64 of them may wait."""
+LEARNED = 8
+"""What a kernel takes is known once it was seen so often."""
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    (tmp_path / "log").touch()
+    return tmp_path / "log"
+
+
+def fates(managed: cuda.Managed, log: Path, *options: str) -> cuda.Program:
+    """On a GPU of its own: one that is stopped would keep the software GPU stopped."""
+    env = {"SOFTCUDA_LOG": log, "SOFTCUDA_GPU": ""}
+    program = managed.start("fates", options=options, env=env)
+    assert program.heard().startswith("ready")
+    return program
+
+
+def kernels(log: Path, program: cuda.Program) -> list[int]:
+    """When its kernels that are over began on the GPU."""
+    lines = [line.split() for line in log.read_text().splitlines() if line.count(" ") == 4]
+    return [
+        int(start)
+        for pid, _, kind, start, _ in lines
+        if (int(pid), kind) == (program.pid, "spin_us")
+    ]
+
+
+def rival(managed: cuda.Managed) -> Client:
+    token = managed.daemon.ask(do="run", name="rival", priority=9)["token"]
+    return managed.daemon.client("rival", token)
+
+
+@contextlib.contextmanager
+def closed_gate(managed: cuda.Managed) -> Iterator[Client]:
+    """Somebody more important has the GPU, and says that it goes on using it."""
+    with rival(managed) as client:
+        client.send(TURNS)
+        client.set_busy(True)
+        client.submit()
+        client.wait_grant()
+        yield client
+
+
+def let_go(client: Client) -> None:
+    client.set_busy(False)
+    client.release()
+
+
+def wait_at_gate(managed: cuda.Managed, log: Path, program: cuda.Program) -> int:
+    """Have it launch what the GPU may not begin; how many kernels it has done before."""
+    before = len(kernels(log, program))
+    assert program.do(f"series 50 {LAUNCHES}") == ["series 0"]
+    wait_until(lambda: managed.entry(program)["state"] == "waiting", "it waits")
+    assert len(kernels(log, program)) == before
+    return before
+
+
+@contextlib.contextmanager
+def blinking_gate(managed: cuda.Managed) -> Iterator[list[tuple[int, int]]]:
+    """Somebody more important comes again and again, for a moment: from when until when."""
+    over = threading.Event()
+    turns: list[tuple[int, int]] = []
+
+    def come_and_go(client: Client) -> None:
+        while not over.is_set():
+            client.submit()
+            granted_ns = client.wait_grant()
+            time.sleep(0.002)
+            turns.append((granted_ns, time.monotonic_ns()))
+            client.complete()
+            time.sleep(0.003)
+
+    with rival(managed) as client:
+        thread = threading.Thread(target=come_and_go, args=(client,))
+        thread.start()
+        try:
+            yield turns
+        finally:
+            over.set()
+            thread.join(PATIENCE_S)
+    assert len(turns) > 5
+
+
+def check_gate(turns: list[tuple[int, int]], begun: list[int]) -> None:
+    """Nearly nothing began while somebody else had the GPU: of several threads, one may launch
+    something just after another one has found all of it done."""
+    beside = sum(since < start < until for start in begun for since, until in turns)
+    assert beside <= len(begun) // 20
+
+
+# -- the daemon dies ---------------------------------------------------------------------------
+
+
+@SPINS
+@pytest.mark.parametrize("fate", [signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP])
+def test_what_waits_on_the_gpu_goes_on_without_the_daemon(
+    managed: cuda.Managed, log: Path, fate: signal.Signals
+) -> None:
+    """Its program sleeps in the driver meanwhile; and the next daemon has its gate again."""
+    low = fates(managed, log, *LOW)
+    with closed_gate(managed):
+        wait_at_gate(managed, log, low)
+        low.tell("right")
+        managed.daemon.kill(fate)
+        assert low.heard() == "bad 0"
+    if fate == signal.SIGSTOP:
+        managed.daemon.kill(signal.SIGCONT)
+    else:
+        managed.daemon = DaemonProcess(managed.daemon.folder, *managed.daemon.options)
+    wait_until(
+        lambda: low.do("series 50 1", "right")[1] == "bad 0" and managed.passed(low) > 0,
+        "the daemon serves it again",
+    )
+    with closed_gate(managed) as client:
+        wait_at_gate(managed, log, low)
+        let_go(client)
+        assert low.do("right") == ["bad 0"]
+
+
+# -- the program dies ----------------------------------------------------------------------------
+
+
+@SPINS
+@pytest.mark.parametrize("fate", [signal.SIGKILL, signal.SIGSTOP])
+def test_the_others_go_on_when_who_has_work_waiting_is_killed_or_stopped(
+    managed: cuda.Managed, log: Path, fate: signal.Signals
+) -> None:
+    """Though they are less important."""
+    doomed, other = fates(managed, log, *LOW), fates(managed, log, *LOWEST)
+    with closed_gate(managed) as client:
+        for program in (doomed, other):
+            wait_at_gate(managed, log, program)
+        doomed.kill(fate)
+        let_go(client)
+        assert other.do("right") == ["bad 0"]
+        if fate == signal.SIGSTOP:
+            doomed.kill(signal.SIGCONT)
+            assert doomed.do("right") == ["bad 0"]
+
+
+@SPINS
+@pytest.mark.parametrize("fate", [signal.SIGKILL, signal.SIGSTOP])
+def test_who_waits_gets_its_turn_when_the_holder_of_one_is_killed_or_stopped(
+    managed: cuda.Managed, log: Path, fate: signal.Signals
+) -> None:
+    """In the middle of its pieces, of which some have begun."""
+    doomed, other = fates(managed, log, *LOW), fates(managed, log, *LOWEST)
+    with rival(managed):  # for whom they have windows
+        doomed.tell("series 2000 3000")
+        wait_until(lambda: len(kernels(log, doomed)) > 0, "it has begun")
+        assert other.do(f"series 50 {LAUNCHES}") == ["series 0"]
+        doomed.kill(fate)
+        assert other.do("right") == ["bad 0"]
+
+
+@pytest.mark.parametrize("last", ["exit", "release"])
+def test_who_ends_does_not_wait_for_what_waits_on_the_gpu(
+    managed: cuda.Managed, log: Path, last: str
+) -> None:
+    ending, other = fates(managed, log, *LOW), fates(managed, log, *LOWEST)
+    with closed_gate(managed) as client:
+        for program in (ending, other):
+            wait_at_gate(managed, log, program)
+        if last == "release":
+            assert ending.do("release") == ["released 0"]
+        ending.tell("exit")
+        assert ending.process.wait(PATIENCE_S) == 0
+        assert kernels(log, other) == []
+        let_go(client)
+        assert other.do("right") == ["bad 0"]
+
+
+def test_a_fork_leaves_the_gate_as_it_is(managed: cuda.Managed, log: Path) -> None:
+    """The child shares the page that the GPU looks at, and must not write there."""
+    low = fates(managed, log, *LOW)
+    with closed_gate(managed) as client:
+        before = wait_at_gate(managed, log, low)
+        low.do("leave")
+        wait_until(lambda: len(managed.daemon.names()) == 3, "the child has come to its own gate")
+        assert low.do(f"series 50 {LAUNCHES}") == ["series 0"]
+        assert managed.entry(low)["state"] == "waiting"
+        assert len(kernels(log, low)) == before
+        let_go(client)
+        assert low.do("right", "fork", "right") == ["bad 0", "child 0", "bad 0"]
+
+
+# -- gates that open and close all the time --------------------------------------------------------
+
+
+@SPINS
+@pytest.mark.parametrize("work", ["pingpong 120 300", "legacy 120 300", "pingpong 20 1500"])
+def test_streams_that_wait_for_each_other_keep_their_order(
+    managed: cuda.Managed, log: Path, work: str
+) -> None:
+    low = fates(managed, log, *LOW)
+    with blinking_gate(managed) as turns:
+        assert low.do(work) == ["bad 0"]
+        assert managed.entry(low)["overdue"] == 0
+    check_gate(turns, kernels(log, low))
+
+
+@SPINS
+def test_threads_and_streams_that_come_and_go_end_with_right_results(
+    managed: cuda.Managed, log: Path
+) -> None:
+    low = fates(managed, log, *LOW)
+    with blinking_gate(managed) as turns:
+        low.tell("churn 50 3000")
+        words = low.heard().split()
+        assert words[0] == "rounds"
+        assert int(words[1]) > 20
+        assert managed.entry(low)["overdue"] == 0
+    check_gate(turns, kernels(log, low))
+    assert low.do("series 50 5", "right") == ["series 0", "bad 0"]
+
+
+# -- books -----------------------------------------------------------------------------------------
+
+
+@SPINS
+def test_a_program_that_says_nothing_pays_for_what_it_left_on_the_gpu(
+    managed: cuda.Managed, log: Path
+) -> None:
+    """It has launched 200 ms of work, and has three tenths of the GPU."""
+    program = fates(managed, log, "--reserve", "30ms/100ms")
+    for _ in range(LEARNED):
+        assert program.do("series 5000 1", "right") == ["series 0", "bad 0"]
+    assert program.do("series 5000 40") == ["series 0"]
+    wait_until(lambda: len(kernels(log, program)) == LEARNED + 40, "all of it is done")
+    begun = kernels(log, program)[LEARNED:]
+    assert begun[-1] - begun[0] > 400_000_000
+    assert program.do("right") == ["bad 0"]
