@@ -29,6 +29,7 @@
 /* How long a piece is when nobody says how much may be in flight, and how many are measured. */
 #define WIDE_NS 5000000u
 #define SAMPLED 16
+#define MEASURABLE (4 * BATCHES)
 #define ASK_AGAIN_NS 1000000u
 #define ALL ((void *)-1)
 
@@ -168,7 +169,7 @@ static void measure(const struct lane *lane, struct batch *b) {
 static struct {
     const struct lane *lane;
     struct batch batch;
-} measurable[SAMPLED];
+} measurable[MEASURABLE];
 static uint32_t measurables;
 
 static void measure_all(void) {
@@ -546,7 +547,7 @@ static void keep_books(void) {
         struct lane *lane = &lanes[i];
         while (lane->count) {
             struct batch *b = &lane->ring[lane->first % BATCHES];
-            if (!b->gated || !is_written(b) || (b->begun && measurables == SAMPLED)) break;
+            if (!b->gated || !is_written(b) || (b->begun && measurables == MEASURABLE)) break;
             if (b->begun) {
                 measurable[measurables].lane = lane;
                 measurable[measurables++].batch = *b;

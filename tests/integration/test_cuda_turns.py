@@ -7,6 +7,7 @@ import json
 import signal
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -248,6 +249,21 @@ def test_a_program_that_nobody_waits_for_is_charged_with_what_it_uses(
     program = managed.start("cudaapp", "lp", kernel_us, kernels, 0, 3, options=reserve)
     assert 0.3 < json.loads(program.heard())["busy"] < 0.77
     assert program.finish().returncode == 0
+
+
+def test_a_program_that_says_nothing_pays_for_kernels_that_nobody_knows(
+    managed: cuda.Managed, log: Path
+) -> None:
+    """It queues 0.2 s of them and makes no call meanwhile."""
+    program = fates(managed, log, "--reserve", "30ms/100ms")
+    program.tell("series 5000 40")
+    wait_until(lambda: len(kernels(log, program)) == 40, "all of them are done")
+    begun_ns = kernels(log, program)[0][0]
+    used_ns: Counter[int] = Counter()
+    for start_ns, end_ns in kernels(log, program):
+        used_ns[(start_ns - begun_ns) // 100_000_000] += end_ns - start_ns
+    assert max(used_ns.values()) < 80_000_000, used_ns  # a period's, with what is looked at late
+    assert len(used_ns) >= 5
 
 
 def test_two_with_reserves_get_their_parts(recorded: cuda.Managed) -> None:
