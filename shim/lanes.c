@@ -1,0 +1,311 @@
+#define _GNU_SOURCE
+#include "lanes.h"
+#include <string.h>
+#include <time.h>
+
+/* Two looks at the marks so close that a mark seen by the second was written just then. */
+#define CLOSE_NS 4000u
+/* A drain that takes longer than this is waited for asleep. */
+#define SPIN_NS 2000000u
+/* Work may wait for the program itself, for an event that it has yet to set. When nothing got done for
+ * so long, or for four times what was predicted, the gate waits no longer: nobody hangs at it. */
+#define STUCK_NS 100000000ull
+#define STUCK_AT_MOST_NS 1000000000ull
+/* The same where the program is known to hold work back, or was found out to. */
+#define HELD_NS 1000000ull
+#define MEASURABLE (4 * BATCHES)
+
+struct hw_turns hw = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static uint64_t looked_ns, stuck_at; /* the second: how much was done when nothing more got done */
+static bool stuck;
+
+/* Batches found done together, waiting to be booked. */
+static struct batch found[2 * HW_LANES];
+static uint32_t found_count;
+
+/* Pieces that the watchdog found done: it must not ask the driver what they took. */
+static struct {
+    const struct lane *lane;
+    struct batch batch;
+} measurable[MEASURABLE];
+static uint32_t measurables;
+
+struct lane *hw_lane_of(const struct hw_lane_api *api, void *key) {
+    static struct lane *last;
+    if (last && last->key == key) return last;
+    struct lane *unused = hw.used < HW_LANES ? &hw.lanes[hw.used] : NULL;
+    for (uint32_t i = hw.used; i-- > 0;) {
+        struct lane *lane = &hw.lanes[i];
+        if (lane->key == key) return last = lane;
+        if (!lane->key || (!lane->dirty && !lane->count && !lane->open.works && !lane->open.gated)) unused = lane;
+    }
+    if (!unused) return NULL;
+    unused->key = key;
+    unused->api = api;
+    unused->slot = (uint32_t)(unused - hw.lanes);
+    if (hw.used <= unused->slot) hw.used = unused->slot + 1;
+    unused->dirty = unused->loose = false;
+    return unused;
+}
+
+static void bury(struct lane *lane) {
+    lane->key = NULL;
+    lane->dirty = lane->loose = lane->gone = false;
+}
+
+void hw_lanes_show(void) {
+    bool open = false;
+    for (uint32_t i = 0; i < hw.used; i++)
+        open |= hw.lanes[i].loose || (hw.lanes[i].open.works && !hw.lanes[i].open.gated);
+    hw.channel->page->unmarked = open;
+}
+
+/* Pieces wait for the gate, so from when to when they ran is not known. But if it was open since the last booking, and
+ * there was something to do at both, they ran all the time. */
+static bool ran_all_the_time(void) {
+    static uint32_t lease_before;
+    static bool fed_before;
+    uint32_t lease = hw.channel->daemon ? __atomic_load_n(&hw.channel->daemon->lease, __ATOMIC_ACQUIRE) : 0;
+    bool fed = hw_lanes_in_flight(), all = fed && fed_before && lease && lease == lease_before;
+    lease_before = lease;
+    fed_before = fed;
+    return all;
+}
+
+/* They ran from max(submit, previous finish) to now, so lanes side by side are counted once. What each
+ * of them took is not seen when they are found together: it is shared out as it was predicted. */
+void hw_lanes_book(uint64_t now, bool exact) {
+    static bool late; /* the last finish was seen late */
+    uint64_t cost = 0, start = now;
+    if (!found_count) return;
+    for (uint32_t i = 0; i < found_count; i++) {
+        cost += found[i].sum.ns;
+        if (found[i].issued_ns < start) start = found[i].issued_ns;
+    }
+    bool follows = start < hw.finished_ns;
+    if (follows) start = hw.finished_ns;
+    uint64_t took = now > start ? now - start : 0;
+    for (uint32_t i = 0; i < found_count; i++) {
+        struct batch *b = &found[i];
+        uint64_t part = cost ? (uint64_t)((double)took * (double)b->sum.ns / (double)cost) : 0;
+        if (b->gated) continue;
+        if (b->works) hw_cost_learn(&b->sum, (struct hw_sight){part, follows && late, !exact}, b->doubtful);
+        hw.flight_ns -= b->sum.ns < hw.flight_ns ? b->sum.ns : hw.flight_ns;
+    }
+    bool gated = found[0].gated, all = ran_all_the_time();
+    uint64_t ran = exact || (gated && all) || took < cost ? took : cost;
+    if (hw.channel->page) hw.channel->page->used_ns += ran;
+    /* Pieces are looked at late: when the last one was probably done is where the next began. */
+    uint64_t finish = gated ? start + ran : now;
+    if (finish > hw.finished_ns) hw.finished_ns = finish;
+    late = !exact;
+    found_count = 0;
+}
+
+/* What a piece took, where events tell it. */
+static void measure(const struct lane *lane, struct batch *b) {
+    uint64_t took = b->ended ? lane->api->between(b->begun, b->ended) : 0;
+    if (took) hw_cost_learn(&b->sum, (struct hw_sight){took, false, b->starved}, false);
+    lane->api->forget_time(b->begun);
+    if (b->ended) lane->api->forget_time(b->ended);
+    b->begun = b->ended = NULL;
+}
+
+void hw_lanes_measure(void) {
+    while (measurables) {
+        measurables--;
+        measure(measurable[measurables].lane, &measurable[measurables].batch);
+    }
+}
+
+static void find_done(const struct lane *lane, struct batch *b, uint64_t now, bool exact) {
+    if (b->begun) measure(lane, b);
+    found[found_count++] = *b;
+    hw.ended++;
+    if (found_count == sizeof found / sizeof *found) hw_lanes_book(now, exact);
+}
+
+void hw_turn_written(volatile uint32_t *word, uint32_t value) {
+    uint32_t old = __atomic_load_n(word, __ATOMIC_RELAXED);
+    while ((int32_t)(old - value) < 0)
+        if (__atomic_compare_exchange_n(word, &old, value, true, __ATOMIC_RELEASE, __ATOMIC_RELAXED)) return;
+}
+
+/* An event says it to us; the word says it to the daemon. */
+static void forget_event(const struct lane *lane, struct batch *b) {
+    hw_turn_written(b->word, b->seq);
+    lane->api->forget(b->event);
+    b->event = NULL;
+}
+
+static bool is_done(const struct lane *lane, struct batch *b) {
+    if (!b->event) return hw_is_written(b);
+    if (!lane->api->event_done(b->event)) return false;
+    forget_event(lane, b);
+    return true;
+}
+
+/* Seen soon after it happened: within some microseconds, or a small part of what it took. */
+static bool is_soon(const struct batch *b, uint64_t now) {
+    uint64_t start = b->issued_ns > hw.finished_ns ? b->issued_ns : hw.finished_ns;
+    uint64_t late = now - looked_ns;
+    return late < CLOSE_NS || (start < now && late < (now - start) / 16);
+}
+
+void hw_lanes_reap(uint64_t now) {
+    bool exact = true;
+    for (uint32_t i = 0; i < hw.used; i++) {
+        struct lane *lane = &hw.lanes[i];
+        while (lane->count && is_done(lane, &lane->ring[lane->first % BATCHES])) {
+            struct batch *b = &lane->ring[lane->first++ % BATCHES];
+            exact = exact && !b->gated && is_soon(b, now);
+            find_done(lane, b, now, exact);
+            lane->count--;
+        }
+        if (lane->gone && !lane->count) bury(lane);
+    }
+    hw_lanes_book(now, exact);
+    looked_ns = now;
+}
+
+void hw_lane_send_off(struct lane *lane) {
+    lane->ring[(lane->first + lane->count++) % BATCHES] = lane->open;
+    memset(&lane->open, 0, sizeof lane->open);
+}
+
+/* A mark behind what the lane has got so far. */
+void hw_lane_mark(struct lane *lane) {
+    struct batch *b = &lane->open;
+    if (!hw.channel->page || lane->gone || lane->count == BATCHES || !lane->api->may_mark(lane->key)) return;
+    if (b->gated || (!b->works && !lane->loose)) return;
+    b->word = &hw.channel->page->done[lane->slot];
+    b->seq = hw.channel->page->issued[lane->slot] + 1;
+    b->event = NULL;
+    if (!b->works) b->issued_ns = hw.turn_ns;
+    if (!lane->api->mark(lane->key, b->word, b->seq, &b->event)) return;
+    hw.channel->page->issued[lane->slot] = b->seq;
+    lane->loose = false;
+    hw_lane_send_off(lane);
+}
+
+void hw_lanes_mark(void) {
+    for (uint32_t i = 0; i < hw.used; i++)
+        if (hw.lanes[i].key) hw_lane_mark(&hw.lanes[i]);
+    hw.last_dirty = NULL;
+    hw_lanes_show();
+}
+
+bool hw_lanes_in_flight(void) {
+    for (uint32_t i = 0; i < hw.used; i++)
+        if (hw.lanes[i].count) return true;
+    return false;
+}
+
+/* Whatever the GPU has written of it. If that was nothing it is broken, or only we think so: then what waits for the
+ * gate must not do it for ever. */
+static void say_done(const struct lane *lane, struct batch *b) {
+    if (b->event) forget_event(lane, b);
+    if (!b->gated) return;
+    if (!hw_is_begun(b) && hw.channel->page) __atomic_store_n(&hw.channel->page->open, 1, __ATOMIC_SEQ_CST);
+    hw_turn_written(b->word, b->seq);
+    hw_turn_written(b->word - HW_LANES, b->seq);
+}
+
+/* Pieces that the GPU has not done for sure, though somebody waited for something. */
+bool hw_lane_has_pieces(const struct lane *lane) {
+    if (lane->open.gated && !hw_is_begun(&lane->open)) return true;
+    for (uint32_t i = 0; i < lane->count; i++) {
+        const struct batch *b = &lane->ring[(lane->first + i) % BATCHES];
+        if (b->gated && !hw_is_written(b)) return true;
+    }
+    return false;
+}
+
+void hw_lane_is_done(struct lane *lane, uint64_t now) {
+    for (; lane->count; lane->count--) {
+        struct batch *b = &lane->ring[lane->first++ % BATCHES];
+        say_done(lane, b);
+        find_done(lane, b, now, false);
+    }
+    say_done(lane, &lane->open);
+    if (lane->open.works || lane->open.begun) find_done(lane, &lane->open, now, false);
+    memset(&lane->open, 0, sizeof lane->open);
+    lane->dirty = lane->loose = false;
+    if (lane->gone) bury(lane);
+}
+
+/* A program whose GPU work broke gets no more marks: ask the driver what became of it. */
+void hw_lanes_look_for_broken(uint64_t now) {
+    for (uint32_t i = 0; i < hw.used; i++) {
+        struct lane *lane = &hw.lanes[i];
+        if (!lane->key || !lane->count) continue;
+        if (lane->gone || (lane->api->may_mark(lane->key) && lane->api->lane_done(lane->key)))
+            hw_lane_is_done(lane, now);
+    }
+    hw_lanes_book(now, false);
+}
+
+void hw_turn_nap(long ns) {
+    pthread_mutex_unlock(&hw.lock);
+    nanosleep(&(struct timespec){.tv_nsec = ns}, NULL);
+    pthread_mutex_lock(&hw.lock);
+}
+
+void hw_turn_breathe(uint64_t since, uint64_t now) {
+    if (now - since > BROKEN_NS) hw_lanes_look_for_broken(now);
+    pthread_mutex_unlock(&hw.lock);
+    if (now - since > SPIN_NS) nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+    pthread_mutex_lock(&hw.lock);
+}
+
+/* Whether the program itself keeps some of its work from being done. */
+static bool is_held_back(void) {
+    for (uint32_t i = 0; i < hw.used; i++)
+        if (hw.lanes[i].key && hw.lanes[i].api->held_back && hw.lanes[i].api->held_back()) return true;
+    return false;
+}
+
+/* Nothing got done for too long, since `since` or since `before` batches were done. Once that was found
+ * out it is hardly waited for again until something gets done. */
+bool hw_turn_is_stuck(uint64_t *since, uint64_t *before, uint64_t now) {
+    if (*before != hw.ended) {
+        *before = hw.ended;
+        *since = now;
+    }
+    bool again = stuck && stuck_at == hw.ended, held = is_held_back();
+    uint64_t limit = 4 * hw.flight_ns < STUCK_AT_MOST_NS ? 4 * hw.flight_ns : STUCK_AT_MOST_NS;
+    if (limit < STUCK_NS) limit = STUCK_NS;
+    if (again || held) limit = again && held ? 0 : HELD_NS;
+    bool over = now - *since >= limit;
+    stuck = again || over;
+    stuck_at = hw.ended;
+    return over;
+}
+
+void hw_lanes_reap_pieces(uint64_t now) {
+    for (uint32_t i = 0; i < hw.used; i++) {
+        struct lane *lane = &hw.lanes[i];
+        while (lane->count) {
+            struct batch *b = &lane->ring[lane->first % BATCHES];
+            if (!b->gated || !hw_is_written(b) || (b->begun && measurables == MEASURABLE)) break;
+            if (b->begun) {
+                measurable[measurables].lane = lane;
+                measurable[measurables++].batch = *b;
+                b->begun = b->ended = NULL;
+            }
+            find_done(lane, b, now, false);
+            lane->first++;
+            lane->count--;
+        }
+    }
+    hw_lanes_book(now, false);
+}
+
+void hw_lanes_forget(void) {
+    memset(hw.lanes, 0, hw.used * sizeof *hw.lanes);
+    hw.used = measurables = found_count = 0;
+    hw.flight_ns = 0;
+    hw.last_dirty = NULL;
+    stuck = false;
+}

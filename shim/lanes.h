@@ -1,0 +1,102 @@
+/* Lanes of a program that takes turns: what each has got, and what of it is done. Shared by turn.c, lanes.c and
+ * pieces.c, and by nobody else; all of it with the lock held. */
+#ifndef HEADWAY_LANES_H
+#define HEADWAY_LANES_H
+
+#include "costs.h"
+#include "gate.h"
+#include "turn.h"
+#include <pthread.h>
+
+/* Batches of one lane that are in flight. */
+#define BATCHES 64
+/* A mark that takes longer may never come. */
+#define BROKEN_NS 5000000u
+/* Of so many pieces one is measured. */
+#define SAMPLED 16
+
+struct batch {
+    uint32_t seq, works;
+    uint64_t issued_ns;
+    struct hw_sum sum; /* what it is predicted to cost */
+    bool doubtful; /* it may have begun long before it was issued */
+    bool gated;    /* it waits on the GPU until the gate is open: a piece */
+    bool unknown;  /* a piece of work that was not seen often enough */
+    bool starved;  /* the GPU had nothing to do before it: it may have waited for its work */
+    volatile uint32_t *word; /* the mark; its page stays mapped whatever becomes of the daemon */
+    void *event;             /* or this in its place */
+    void *begun, *ended;     /* events that tell what a piece took, for some of them */
+};
+
+struct lane {
+    void *key;
+    const struct hw_lane_api *api;
+    bool dirty; /* work went since the program last waited for it */
+    bool loose; /* some of it stands before no mark and in no piece */
+    bool gone;  /* the stream is no more, but what it had in flight goes on */
+    uint32_t slot, first, count, pieces;
+    struct batch open, ring[BATCHES];
+};
+
+extern struct hw_turns {
+    pthread_mutex_t lock;
+    struct hw_channel *channel;
+    struct lane lanes[HW_LANES];
+    uint32_t used;     /* of them; looking at all of them would be slow */
+    void *last_dirty;  /* the lane whose work went last: it is dirty for sure */
+    uint64_t unsaid;   /* groups that passed and are not counted in the page yet */
+    uint64_t flight_ns, finished_ns, turn_ns;
+    uint64_t ended; /* batches done so far */
+    bool asking;    /* a thread waits for a turn */
+} hw;
+
+/* ---- lanes.c ---- */
+
+struct lane *hw_lane_of(const struct hw_lane_api *api, void *key);
+/* A mark behind what the lane has got so far; behind what all have. */
+void hw_lane_mark(struct lane *lane);
+void hw_lanes_mark(void);
+void hw_lanes_show(void);
+void hw_lane_send_off(struct lane *lane);
+/* Looks what is done. */
+void hw_lanes_reap(uint64_t now);
+/* The same for pieces alone, without asking the driver anything. */
+void hw_lanes_reap_pieces(uint64_t now);
+void hw_lanes_measure(void);
+void hw_lane_is_done(struct lane *lane, uint64_t now);
+void hw_lanes_book(uint64_t now, bool exact);
+bool hw_lanes_in_flight(void);
+bool hw_lane_has_pieces(const struct lane *lane);
+void hw_lanes_look_for_broken(uint64_t now);
+/* In a forked child there are none. */
+void hw_lanes_forget(void);
+void hw_turn_nap(long ns);
+void hw_turn_breathe(uint64_t since, uint64_t now);
+bool hw_turn_is_stuck(uint64_t *since, uint64_t *before, uint64_t now);
+
+static inline bool hw_has_reached(volatile uint32_t *word, uint32_t value) {
+    return (int32_t)(__atomic_load_n(word, __ATOMIC_ACQUIRE) - value) >= 0;
+}
+
+static inline bool hw_is_written(const struct batch *b) { return hw_has_reached(b->word, b->seq); }
+
+/* Of a piece: its `opened` stands before its `closed`. */
+static inline bool hw_is_begun(const struct batch *b) { return hw_has_reached(b->word - HW_LANES, b->seq); }
+
+/* ---- pieces.c ---- */
+
+/* HW_FREE: it cannot go that way. */
+enum hw_pass hw_piece_pass(const struct hw_lane_api *api, void *lane, uint64_t signature);
+void hw_piece_end(struct lane *lane);
+
+/* ---- turn.c ---- */
+
+void hw_turn_drain(void);
+void hw_turn_ask_again(void);
+void hw_turn_say_passed(void);
+
+static inline bool hw_turn_leased(void) {
+    return hw.channel->daemon && __atomic_load_n(&hw.channel->daemon->lease, __ATOMIC_ACQUIRE);
+}
+
+#endif

@@ -1,0 +1,159 @@
+/* Pieces: work that waits on the GPU. Where the GPU itself can wait for the daemon, a program need not: its work goes
+ * to the GPU in pieces, no longer than the window, and each begins when the gate is open. So the program may be far
+ * ahead of the GPU, as without us, and no more than a piece of a lane runs on when the gate closes. */
+#include "lanes.h"
+#include "watchdog.h"
+#include <string.h>
+
+/* How long a piece is when nobody says how much may be in flight. */
+#define WIDE_NS 5000000u
+
+static void send_piece_off(struct lane *lane) {
+    const struct batch *b = &lane->open;
+    if (b->word == &hw.channel->page->closed[lane->slot]) hw.channel->page->ended[lane->slot] = b->seq;
+    hw_lane_send_off(lane);
+}
+
+/* When a piece that is measured ends. */
+static void take_time(struct lane *lane) {
+    struct batch *b = &lane->open;
+    if (b->begun && !b->ended) lane->api->time(lane->key, &b->ended);
+}
+
+/* Room for another piece, and for that one's end: it must never be put off. */
+static bool has_room(const struct lane *lane) { return lane->count + lane->open.gated < BATCHES; }
+
+/* Behind the work so far, if there is any, the next piece begins. */
+static bool begin_piece(struct lane *lane, bool measured) {
+    volatile struct hw_client_page *page = hw.channel->page;
+    struct batch *b = &lane->open;
+    hw_lane_mark(lane);
+    if ((b->works && !b->gated) || !has_room(lane) || !lane->api->may_mark(lane->key)) return false;
+    struct batch *last = lane->count ? &lane->ring[(lane->first + lane->count - 1) % BATCHES] : NULL;
+    struct batch next = {.gated = true, .seq = page->given[lane->slot] + 1, .word = &page->closed[lane->slot]};
+    struct hw_piece piece = {.open = &page->open, .opened = &page->opened[lane->slot], .number = next.seq};
+    next.starved = !b->gated && (!last || hw_is_written(last));
+    if (b->gated) {
+        take_time(lane);
+        piece.closed = b->word;
+        piece.before = b->seq;
+    }
+    if (!lane->api->gate(lane->key, &piece)) return false;
+    if (b->gated) send_piece_off(lane);
+    __atomic_store_n(&page->given[lane->slot], next.seq, __ATOMIC_SEQ_CST);
+    *b = next;
+    hw_turn_say_passed();
+    if (measured) lane->api->time(lane->key, &b->begun);
+    return true;
+}
+
+void hw_piece_end(struct lane *lane) {
+    struct batch *b = &lane->open;
+    struct hw_piece piece = {.closed = b->word, .before = b->seq};
+    if (!b->gated || !lane->api->may_mark(lane->key)) return;
+    take_time(lane);
+    if (lane->api->gate(lane->key, &piece)) send_piece_off(lane);
+}
+
+/* A piece that has begun must not wait for one that has not: where lanes wait for each other without being told to,
+ * no two of them are in the middle of one. */
+static void end_pieces_beside(const struct lane *lane) {
+    static void *last;
+    if (last == lane->key) return;
+    last = lane->key;
+    for (uint32_t i = 0; i < hw.used; i++) {
+        struct lane *other = &hw.lanes[i];
+        if (other == lane || !other->key || !other->open.gated) continue;
+        if (lane->api->joins(lane->key) || other->api->joins(other->key)) hw_piece_end(other);
+    }
+}
+
+/* Whether this turn is one of pieces, or can become one; it is asked for if it is not there. Nobody waits. */
+static bool begin_pieces(void) {
+    volatile struct hw_client_page *page = hw.channel->page;
+    if (page->busy && page->gated) return true;
+    if (page->busy && hw_turn_leased()) {
+        hw_lanes_mark();
+        __atomic_store_n(&page->gated, 1, __ATOMIC_SEQ_CST);
+        if (hw_turn_leased()) return true; /* else the daemon may have looked before */
+        page->gated = 0;
+    }
+    if (page->busy) hw_turn_drain();
+    if (!hw.channel->page || hw.channel->fd < 0) return false;
+    page = hw.channel->page;
+    if (page->busy) return false;
+    page->gated = 1;
+    if (hw_gate_take_lease(hw.channel)) return true;
+    __atomic_store_n(&page->busy, 1, __ATOMIC_SEQ_CST);
+    return hw.asking || hw_gate_announce(hw.channel);
+}
+
+/* The program is as far ahead as it may be. While the gate is closed that is no wonder; else it may be its own
+ * doing. */
+static void wait_for_pieces(const struct lane *lane) {
+    uint64_t since = hw_now(), before = hw.ended;
+    for (uint64_t now = since; !has_room(lane); now = hw_now()) {
+        hw_lanes_reap(now);
+        if (has_room(lane)) return;
+        if (!hw_turn_leased()) since = now;
+        if (hw_turn_is_stuck(&since, &before, now) || !hw_gate_reach(hw.channel, now)) return;
+        if (now - since > BROKEN_NS) hw_lanes_look_for_broken(now);
+        hw_turn_ask_again();
+        hw_turn_nap(100000);
+    }
+}
+
+/* Nothing is added to a piece that has begun once the gate is closed. */
+static bool fits(const struct batch *b, const struct hw_cost *cost, uint64_t window) {
+    if (!b->gated || b->unknown || (b->works && cost->seen < HW_KNOWN)) return false;
+    if (!hw_turn_leased() && hw_is_begun(b)) return false;
+    return !b->works || b->sum.ns + hw_cost_of(cost, window) <= window + window / 8;
+}
+
+/* The program may be far ahead and say nothing for long: its books are kept for it. */
+static void keep_books(void) {
+    if (pthread_mutex_trylock(&hw.lock)) return;
+    hw_lanes_reap_pieces(hw_now());
+    bool waits = false;
+    for (uint32_t i = 0; i < HW_LANES && hw.channel->page; i++)
+        waits |= hw.channel->page->opened[i] != hw.channel->page->given[i];
+    hw_turn_say_passed();
+    if (waits) hw_turn_ask_again(); /* whatever went wrong, nothing is to wait for a turn that nobody knows of */
+    pthread_mutex_unlock(&hw.lock);
+}
+
+/* The work goes with the piece. Where it is long, or nobody knows how long, it ends that; else the next piece does,
+ * which costs the GPU less, and until then its end is a prediction. */
+static enum hw_pass add_to_piece(struct lane *lane, struct hw_cost *cost, uint64_t window) {
+    struct batch *b = &lane->open;
+    if (!b->works) b->issued_ns = hw_now();
+    b->unknown |= cost->seen < HW_KNOWN;
+    hw_cost_add(&b->sum, cost, hw_cost_of(cost, window));
+    b->works++;
+    if (b->works == 1 || b->sum.ns > window) hw.channel->page->piece_ns = b->sum.ns > window ? b->sum.ns : window;
+    return b->unknown || b->sum.ns >= 2 * window ? HW_ENDING : HW_GATED;
+}
+
+enum hw_pass hw_piece_pass(const struct hw_lane_api *api, void *key, uint64_t signature) {
+    static uint32_t number;
+    if (!api->can_gate || !api->can_gate()) return HW_FREE;
+    /* Every now and then it is looked whether the daemon lives. */
+    if ((number++ % 16 == 0 || hw.channel->fd < 0) && !hw_gate_reach(hw.channel, hw_now())) return HW_FREE;
+    uint64_t window = hw.channel->daemon->window_ns;
+    if (!window && !(hw.channel->page->busy && hw.channel->page->gated)) return HW_FREE;
+    if (!window) window = WIDE_NS;
+    if (!api->may_mark(key) || !hw_watchdog_start(hw.channel, keep_books) || !begin_pieces()) return HW_FREE;
+    struct lane *lane = hw_lane_of(api, key);
+    if (!lane) return HW_FREE;
+    end_pieces_beside(lane);
+    struct hw_cost *cost = hw_cost_find(signature);
+    if (!fits(&lane->open, cost, window)) {
+        hw_lanes_measure();
+        hw_lanes_reap(hw_now());
+        wait_for_pieces(lane);
+        if (!hw.channel->page) return HW_FREE;
+        if (begin_piece(lane, cost->seen < HW_KNOWN || lane->pieces++ % SAMPLED == 0)) hw_turn_ask_again();
+        else if (!lane->open.gated) return HW_FREE;
+    }
+    return add_to_piece(lane, cost, window);
+}
