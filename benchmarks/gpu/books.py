@@ -41,8 +41,8 @@ class Books:
         """When it was first and last seen to use the GPU: it waits for others to begin."""
         seen = self.seen[name]
         pairs = itertools.pairwise(seen)
-        times = [at for (_, before), (at, said) in pairs if said["gpu_ns"] > before["gpu_ns"]]
-        return (times[0], times[-1]) if times else (seen[0][0], seen[-1][0])
+        grew = [(a, b) for (a, old), (b, new) in pairs if new["gpu_ns"] > old["gpu_ns"]]
+        return (grew[0][0], grew[-1][1]) if grew else (seen[0][0], seen[-1][0])
 
     def _share(self, name: str, since: float, until: float) -> float:
         kept = [(at, said) for at, said in self.seen[name] if since <= at <= until]

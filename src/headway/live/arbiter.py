@@ -187,7 +187,7 @@ class Arbiter:
         channel.index += 1
         channel.group = group
         self.engine.submit(group, now_ns)
-        if channel.pages is not None:
+        if channel.turns and channel.pages is not None:
             channel.pages.set_waits(True)
 
     def _completed(self, channel: Channel, message: Message, now_ns: int) -> None:
@@ -232,7 +232,7 @@ class Arbiter:
         assert channel.task is not None
         self.engine.withdraw(channel.task, now_ns)
         channel.group = None
-        if channel.pages is not None:
+        if channel.turns and channel.pages is not None:
             channel.pages.set_waits(False)
 
     def decide(self, now_ns: int) -> None:
@@ -381,7 +381,8 @@ class Arbiter:
             channel.wanted_ns = channel.keep_ns = channel.revoked_ns = None
             if channel.pages is not None:
                 channel.pages.set_lease(False)
-                channel.pages.set_waits(False)
+                if channel.turns:
+                    channel.pages.set_waits(False)
         channel.group = channel.online_since_ns = channel.bound_ns = None
         self._finished_ns = now_ns
         if group is not None:
@@ -425,9 +426,10 @@ class Arbiter:
         if channel.pages is not None:
             channel.told_ns, channel.told = now_ns, channel.pages.counts
             channel.passed_before, _, used_ns = channel.told
-            if not channel.turns:  # what turns used may be said after their end: the next one pays
+            if channel.turns:  # what they used may be said after their end: the next one pays
+                channel.jobs = channel.pages.jobs
+            else:
                 channel.used_before_ns = used_ns
-            channel.jobs = channel.pages.jobs
             if channel.task is not None and channel.task.rule.per_group:
                 channel.jobs_before = channel.pages.client.jobs
             channel.pages.set_lease(True)

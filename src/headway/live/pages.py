@@ -16,6 +16,7 @@ import threading
 
 from headway.live.protocol import (
     CLIENT_PAGE_SIZE,
+    GATED_AT,
     JOBS_AT,
     MAGIC,
     OPEN_AT,
@@ -85,6 +86,22 @@ def _map(fd: int, protection: int) -> int:
     return address
 
 
+class _Words:
+    """Words that only clients use that take turns: there may be a thousand of the others."""
+
+    __slots__ = ("asks", "at_once", "gated", "jobs", "looks", "open", "waits", "wanted")
+
+    def __init__(self, daemon: int, client: int) -> None:
+        self.at_once = ctypes.c_uint32.from_address(daemon + _AT_ONCE)
+        self.wanted = ctypes.c_uint32.from_address(daemon + _WANTED)
+        self.waits = ctypes.c_uint32.from_address(daemon + _WAITS)
+        self.looks = ctypes.c_uint32.from_address(daemon + _LOOKS)
+        self.asks = ctypes.c_uint32.from_address(client + _ASKS)
+        self.jobs = ctypes.c_uint64.from_address(client + JOBS_AT)
+        self.gated = ctypes.c_uint32.from_address(client + GATED_AT)
+        self.open = ctypes.c_uint32.from_address(client + OPEN_AT)
+
+
 class Pages:
     """Both pages of one client, as the daemon sees them."""
 
@@ -93,6 +110,7 @@ class Pages:
         self._daemon = self._client = 0
         self._lease: ctypes.c_uint32 | None = None
         self._leases = 0
+        self._turns: _Words | None = None
         try:
             self.daemon_fd = _memfd("headway-daemon")
             self.client_fd = _memfd("headway-client")
@@ -110,20 +128,20 @@ class Pages:
         self._split = ctypes.c_uint64.from_address(self._daemon + _SPLIT)
         self._window = ctypes.c_uint64.from_address(self._daemon + _WINDOW)
         self._deadline = ctypes.c_uint64.from_address(self._daemon + _DEADLINE)
-        self._wanted = ctypes.c_uint32.from_address(self._daemon + _WANTED)
-        self._at_once = ctypes.c_uint32.from_address(self._daemon + _AT_ONCE)
-        self._waits = ctypes.c_uint32.from_address(self._daemon + _WAITS)
-        self._looks = ctypes.c_uint32.from_address(self._daemon + _LOOKS)
-        self._asks = ctypes.c_uint32.from_address(self._client + _ASKS)
-        self._jobs = ctypes.c_uint64.from_address(self._client + JOBS_AT)
-        self._open = ctypes.c_uint32.from_address(self._client + OPEN_AT)
-        self._gated = ctypes.c_uint32.from_address(self._client + OPEN_AT - 4)
         self._busy = ctypes.c_uint32.from_address(self._client + _BUSY)
         self._passed = ctypes.c_uint64.from_address(self._client + _PASSED)
         self._frames = ctypes.c_uint64.from_address(self._client + _FRAMES)
         self._last = ctypes.c_uint64.from_address(self._client + _LAST)
         self._used = ctypes.c_uint64.from_address(self._client + _USED)
         self._server = ctypes.c_uint32.from_address(self._daemon + _SERVER)
+
+    @property
+    def _words(self) -> _Words:
+        """While the pages are there."""
+        if self._turns is None:
+            self._turns = _Words(self._daemon, self._client)
+            self._turns.open.value = bool(self._lease is not None and self._lease.value)
+        return self._turns
 
     def _seal(self) -> None:
         fixed = SEAL_SHRINK | SEAL_GROW | SEAL_SEAL
@@ -155,13 +173,13 @@ class Pages:
 
     def set_at_once(self, on: bool) -> None:
         """A turn may begin with the asking for it."""
-        if self._daemon and self._at_once.value != on:
-            self._at_once.value = on
+        if self._daemon and self._words.at_once.value != on:
+            self._words.at_once.value = on
 
     def set_wanted(self, on: bool) -> None:
         """Others wait for the turn to be over; as with a lease, what is read after is newer."""
-        if self._daemon and self._wanted.value != on:
-            self._wanted.value = on
+        if self._daemon and self._words.wanted.value != on:
+            self._words.wanted.value = on
             with _fence:
                 pass
 
@@ -172,7 +190,8 @@ class Pages:
             if on:
                 self._leases = self._leases % MOST_LEASES + 1
             self._lease.value = self._leases if on else 0
-            self._open.value = on
+            if self._turns is not None:
+                self._turns.open.value = on
             with _fence:
                 pass
 
@@ -184,15 +203,15 @@ class Pages:
     def set_waits(self, on: bool) -> None:
         """The daemon knows that the client wants a turn; as with a lease, what is read after this
         is newer."""
-        if self._daemon and self._waits.value != on:
-            self._waits.value = on
+        if self._daemon and self._words.waits.value != on:
+            self._words.waits.value = on
             with _fence:
                 pass
 
     def set_looks(self, on: bool) -> None:
         """Somebody looks at the client's page all the time; what is read after this is newer."""
         if self._daemon:
-            self._looks.value = on
+            self._words.looks.value = on
             with _fence:
                 pass
 
@@ -200,19 +219,19 @@ class Pages:
 
     @property
     def gated(self) -> bool:
-        return bool(self._client and self._gated.value)
+        return bool(self._client and self._words.gated.value)
 
     @property
     def wanted(self) -> bool:
-        return bool(self._daemon and self._wanted.value)
+        return bool(self._daemon and self._words.wanted.value)
 
     @property
     def asks(self) -> int:
-        return self._asks.value if self._client else 0
+        return self._words.asks.value if self._client else 0
 
     @property
     def jobs(self) -> int:
-        return self._jobs.value if self._client else 0
+        return self._words.jobs.value if self._client else 0
 
     @property
     def busy(self) -> bool:
@@ -264,7 +283,8 @@ class Pages:
         self.close_fds()
         if self._lease is not None and self._client:  # it may be closed again
             self.set_lease(False)
-            self._open.value = 1
+            if self._turns is not None:
+                self._turns.open.value = 1
         for address in (self._daemon, self._client):
             if address:
                 _libc.munmap(address, PAGE)

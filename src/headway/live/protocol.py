@@ -31,6 +31,7 @@ _LANES = 64
 _MARKS = struct.Struct(f"<{_LANES}I")
 _PIECES = struct.Struct("<IIQ")
 _PIECES_AT = _TURNS_AT + _TURNS.size + 2 * _MARKS.size
+GATED_AT: Final = _PIECES_AT
 OPEN_AT: Final = _PIECES_AT + 4
 """The one word of the client's page that the daemon writes: the GPU waits for it."""
 _WAITING = struct.Struct("<I4x")
