@@ -303,6 +303,7 @@ static enum hw_pass before(void *lane, uint64_t signature) {
 /* It went, or not: then no turn is kept for it. */
 static void after(void *lane, uint64_t signature, enum hw_pass pass, CUresult result) {
     if (pass == HW_FREE) return;
+    if (pass >= HW_GATED) hw_turn_arrived();
     if (result != SUCCESS) hw_turn_failed();
     else if (pass == HW_WATCHED || pass == HW_ENDING) hw_turn_passed(&api, lane, signature, pass);
 }

@@ -212,8 +212,9 @@ static void say_done(const struct lane *lane, struct batch *b) {
     hw_turn_written(b->word - HW_LANES, b->seq);
 }
 
-/* Pieces that the GPU has not done for sure, though somebody waited for something. */
+/* Pieces that the GPU has not done for sure, or work that has yet to get there, though somebody waited for something. */
 bool hw_lane_has_pieces(const struct lane *lane) {
+    if (__atomic_load_n(&lane->passing, __ATOMIC_ACQUIRE)) return true;
     if (lane->open.gated && !hw_is_begun(&lane->open)) return true;
     for (uint32_t i = 0; i < lane->count; i++) {
         const struct batch *b = &lane->ring[(lane->first + i) % BATCHES];

@@ -35,6 +35,7 @@ struct lane {
     bool loose; /* some of it stands before no mark and in no piece */
     bool gone;  /* the stream is no more, but what it had in flight goes on */
     uint32_t slot, first, count, pieces;
+    int passing; /* threads whose work has passed and is on its way to the stream */
     struct batch open, ring[BATCHES];
 };
 

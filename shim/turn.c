@@ -16,6 +16,7 @@ static int jobs;  /* the program says itself when its job is over */
 static uint64_t job_ns, job_deadline_ns;
 static _Thread_local int inside;
 static _Thread_local uint64_t called_ns; /* when this thread's work passed */
+static _Thread_local struct lane *on_its_way; /* where it goes, if it goes in a piece */
 
 uint64_t hw_mix(uint64_t hash, uint64_t value) { /* FNV-1a over whole words */
     return (hash ^ value) * 0x100000001b3ull;
@@ -139,6 +140,7 @@ static void make_channel(void) {
 
 static void in_child(void) {
     pthread_mutex_init(&hw.lock, NULL);
+    on_its_way = NULL;
     hw_lanes_forget();
     hw_watchdog_gone();
     hw.asking = told = false;
@@ -170,6 +172,10 @@ static enum hw_pass pass_slowly(const struct hw_lane_api *api, void *key, uint64
     if (lane && (pass == HW_FREE || pass == HW_FAST)) lane->loose = true;
     hw.last_dirty = lane && lane->loose ? key : NULL;
     if (!hw.turn_ns) hw.turn_ns = hw_now();
+    if (lane && pass >= HW_GATED) {
+        __atomic_add_fetch(&lane->passing, 1, __ATOMIC_RELAXED);
+        on_its_way = lane;
+    }
     return pass;
 }
 
@@ -209,6 +215,11 @@ static void watch_passed(struct lane *lane, uint64_t signature) {
     hw.flight_ns += cost;
     if (c->seen < HW_KNOWN || b->sum.parts == HW_PARTS || b->sum.ns * PIECES >= window) hw_lane_mark(lane);
     hw_lanes_show();
+}
+
+void hw_turn_arrived(void) {
+    if (on_its_way) __atomic_sub_fetch(&on_its_way->passing, 1, __ATOMIC_RELEASE);
+    on_its_way = NULL;
 }
 
 void hw_turn_passed(const struct hw_lane_api *api, void *key, uint64_t signature, enum hw_pass pass) {
@@ -259,7 +270,8 @@ static void settle(void *key, enum extent extent) {
         was |= lane->dirty;
         bool waited_for = lane->key == key || extent == EVERY;
         if (extent == GONE || (waited_for && !hw_lane_has_pieces(lane))) hw_lane_is_done(lane, now);
-        else if (lane->dirty && !lane->gone && lane->api->may_mark(lane->key) && lane->api->lane_done(lane->key))
+        else if (lane->dirty && !lane->gone && !lane->passing && lane->api->may_mark(lane->key) &&
+                 lane->api->lane_done(lane->key))
             hw_lane_is_done(lane, now);
         dirty |= lane->dirty;
     }

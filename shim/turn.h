@@ -42,6 +42,8 @@ enum hw_pass {
 
 /* Before work: waits until it may go. */
 enum hw_pass hw_turn_pass(const struct hw_lane_api *api, void *lane, uint64_t signature);
+/* After it, if it was gated, whether it went or not. */
+void hw_turn_arrived(void);
 /* After it, if it went as the gate said. */
 void hw_turn_passed(const struct hw_lane_api *api, void *lane, uint64_t signature, enum hw_pass pass);
 /* The program is about to wait for this lane, or to make it wait for another. */
