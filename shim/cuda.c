@@ -363,7 +363,7 @@ static void after(void *lane, uint64_t signature, enum hw_pass pass, CUresult re
 #define JOIN_ONE(name, per_thread, params, args, stream) \
     CUresult name params { \
         if (!READY(name)) return NOT_FOUND; \
-        hw_turn_waits(lane_of(stream, per_thread), false); \
+        hw_turn_joins(lane_of(stream, per_thread)); \
         return real_##name args; \
     }
 #define JOIN(since, name, twin, params, args, stream) \

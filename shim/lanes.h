@@ -36,6 +36,9 @@ struct lane {
     bool gone;  /* the stream is no more, but what it had in flight goes on */
     uint32_t slot, first, count, pieces;
     int passing; /* threads whose work has passed and is on its way to the stream */
+    /* Of the open piece, at a time: what the GPU had yet to do, and what went since; whether it had begun. */
+    uint64_t left_ns, added_ns, looked_ns;
+    bool runs;
     struct batch open, ring[BATCHES];
 };
 
@@ -89,6 +92,8 @@ static inline bool hw_is_begun(const struct batch *b) { return hw_has_reached(b-
 /* HW_FREE: it cannot go that way. */
 enum hw_pass hw_piece_pass(const struct hw_lane_api *api, void *lane, uint64_t signature);
 void hw_piece_end(struct lane *lane);
+/* The program waits for it: that tells its end as well. */
+void hw_piece_end_before_wait(struct lane *lane);
 
 /* ---- turn.c ---- */
 

@@ -7,6 +7,13 @@
 
 /* How long a piece is when nobody says how much may be in flight. */
 #define WIDE_NS 5000000u
+/* A piece of a program that is slower than the GPU is so many windows long at most: predictions are not better. */
+#define STRETCH 8
+/* What is in flight is looked at after each such part of a window. */
+#define PARTS 8
+/* The GPU's own time slice. Work that takes longer is interrupted for others, and at once if its slice is over, but
+ * not while anything stands behind it: a mark there costs others up to a slice. */
+#define SLICE_NS 2000000u
 
 static void send_piece_off(struct lane *lane) {
     const struct batch *b = &lane->open;
@@ -14,10 +21,22 @@ static void send_piece_off(struct lane *lane) {
     hw_lane_send_off(lane);
 }
 
-/* When a piece that is measured ends. */
+/* What of the open piece the GPU has yet to do, as predicted: nothing is done before it was seen to have begun. */
+static uint64_t left_of(struct lane *lane) {
+    uint64_t now = hw_now(), ran = lane->runs ? now - lane->looked_ns : 0;
+    lane->left_ns = (lane->left_ns > ran ? lane->left_ns - ran : 0) + lane->added_ns;
+    lane->added_ns = 0;
+    lane->looked_ns = now;
+    lane->runs = hw_is_begun(&lane->open);
+    return lane->left_ns;
+}
+
+/* When a piece that is measured ends. If the GPU has nothing left to do it may have waited for work in it. */
 static void take_time(struct lane *lane) {
     struct batch *b = &lane->open;
-    if (b->begun && !b->ended) lane->api->time(lane->key, &b->ended);
+    if (!b->begun || b->ended) return;
+    b->starved |= !left_of(lane);
+    lane->api->time(lane->key, &b->ended);
 }
 
 /* Room for another piece, and for that one's end: it must never be put off. */
@@ -32,7 +51,7 @@ static bool begin_piece(struct lane *lane, bool measured) {
     struct batch *last = lane->count ? &lane->ring[(lane->first + lane->count - 1) % BATCHES] : NULL;
     struct batch next = {.gated = true, .seq = page->given[lane->slot] + 1, .word = &page->closed[lane->slot]};
     struct hw_piece piece = {.open = &page->open, .opened = &page->opened[lane->slot], .number = next.seq};
-    next.starved = !b->gated && (!last || hw_is_written(last));
+    next.starved = b->gated ? !left_of(lane) : !last || hw_is_written(last);
     if (b->gated) {
         take_time(lane);
         piece.closed = b->word;
@@ -42,9 +61,18 @@ static bool begin_piece(struct lane *lane, bool measured) {
     if (b->gated) send_piece_off(lane);
     __atomic_store_n(&page->given[lane->slot], next.seq, __ATOMIC_SEQ_CST);
     *b = next;
+    lane->left_ns = lane->added_ns = 0;
+    lane->runs = false;
     hw_turn_say_passed();
     if (measured) lane->api->time(lane->key, &b->begun);
     return true;
+}
+
+/* Nothing is to stand behind it but what the program itself puts there. */
+static bool is_left_alone(const struct batch *b) { return b->sum.ns >= SLICE_NS && b->works == 1 && !b->begun; }
+
+void hw_piece_end_before_wait(struct lane *lane) {
+    if (!is_left_alone(&lane->open)) hw_piece_end(lane);
 }
 
 void hw_piece_end(struct lane *lane) {
@@ -103,11 +131,26 @@ static void wait_for_pieces(const struct lane *lane) {
     }
 }
 
+/* Whether other lanes have work, too: side by side it takes longer than predicted. */
+static bool is_beside_others(const struct lane *lane) {
+    for (uint32_t i = 0; i < hw.used; i++)
+        if (&hw.lanes[i] != lane && (hw.lanes[i].count || hw.lanes[i].open.works)) return true;
+    return false;
+}
+
+/* A program that is slower than the GPU has little in flight, however much went before: its piece goes on. */
+static bool can_stretch(const struct lane *lane, uint64_t window) {
+    return !lane->open.begun && lane->open.sum.ns < STRETCH * window && !is_beside_others(lane);
+}
+
 /* Nothing is added to a piece that has begun once the gate is closed. */
-static bool fits(const struct batch *b, const struct hw_cost *cost, uint64_t window) {
+static bool fits(struct lane *lane, const struct hw_cost *cost, uint64_t window) {
+    const struct batch *b = &lane->open;
+    uint64_t ns = hw_cost_of(cost, window), most = window + window / 8;
     if (!b->gated || b->unknown || (b->works && cost->seen < HW_KNOWN)) return false;
     if (!hw_turn_leased() && hw_is_begun(b)) return false;
-    return !b->works || b->sum.ns + hw_cost_of(cost, window) <= window + window / 8;
+    if (!b->works || b->sum.ns + ns <= most) return true;
+    return can_stretch(lane, window) && left_of(lane) + ns <= most;
 }
 
 /* The program may be far ahead and say nothing for long: its books are kept for it. */
@@ -126,12 +169,16 @@ static void keep_books(void) {
  * which costs the GPU less, and until then its end is a prediction. */
 static enum hw_pass add_to_piece(struct lane *lane, struct hw_cost *cost, uint64_t window) {
     struct batch *b = &lane->open;
-    if (!b->works) b->issued_ns = hw_now();
+    uint64_t ns = hw_cost_of(cost, window);
+    if (!b->works) b->issued_ns = lane->looked_ns = hw_now();
     b->unknown |= cost->seen < HW_KNOWN;
-    hw_cost_add(&b->sum, cost, hw_cost_of(cost, window));
+    hw_cost_add(&b->sum, cost, ns);
     b->works++;
-    if (b->works == 1 || b->sum.ns > window) hw.channel->page->piece_ns = b->sum.ns > window ? b->sum.ns : window;
-    return b->unknown || b->sum.ns >= 2 * window ? HW_ENDING : HW_GATED;
+    if (b->works == 1) hw.channel->page->piece_ns = ns > window ? ns : window;
+    lane->added_ns += ns;
+    if (lane->added_ns > window / PARTS) left_of(lane);
+    if (b->unknown) return HW_ENDING;
+    return ns >= 2 * window && !is_left_alone(b) ? HW_ENDING : HW_GATED;
 }
 
 enum hw_pass hw_piece_pass(const struct hw_lane_api *api, void *key, uint64_t signature) {
@@ -147,7 +194,7 @@ enum hw_pass hw_piece_pass(const struct hw_lane_api *api, void *key, uint64_t si
     if (!lane) return HW_FREE;
     end_pieces_beside(lane);
     struct hw_cost *cost = hw_cost_find(signature);
-    if (!fits(&lane->open, cost, window)) {
+    if (!fits(lane, cost, window)) {
         hw_lanes_measure();
         hw_lanes_reap(hw_now());
         wait_for_pieces(lane);

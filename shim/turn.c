@@ -294,17 +294,21 @@ void hw_turn_waiting(int change) {
     if (page && !inside) page->waiting = (uint32_t)now;
 }
 
-void hw_turn_waits(void *key, bool all) {
+static void end_pieces(void *key, void (*end)(struct lane *)) {
     if (!hw.channel || inside || !hw.channel->page || !hw.channel->page->gated) return;
     int error = errno;
     inside++;
     pthread_mutex_lock(&hw.lock);
     for (uint32_t i = 0; i < hw.used; i++)
-        if (hw.lanes[i].key && (all || hw.lanes[i].key == key)) hw_piece_end(&hw.lanes[i]);
+        if (hw.lanes[i].key && (key == ALL || hw.lanes[i].key == key)) end(&hw.lanes[i]);
     pthread_mutex_unlock(&hw.lock);
     inside--;
     errno = error;
 }
+
+void hw_turn_waits(void *key, bool all) { end_pieces(all ? ALL : key, hw_piece_end_before_wait); }
+
+void hw_turn_joins(void *key) { end_pieces(key, hw_piece_end); }
 
 void hw_turn_look(void) {
     const volatile struct hw_daemon_page *daemon = hw.channel ? hw.channel->daemon : NULL;

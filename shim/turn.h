@@ -46,8 +46,10 @@ enum hw_pass hw_turn_pass(const struct hw_lane_api *api, void *lane, uint64_t si
 void hw_turn_arrived(void);
 /* After it, if it went as the gate said. */
 void hw_turn_passed(const struct hw_lane_api *api, void *lane, uint64_t signature, enum hw_pass pass);
-/* The program is about to wait for this lane, or to make it wait for another. */
+/* The program is about to wait for this lane; NULL with `all`: for every one. */
 void hw_turn_waits(void *lane, bool all);
+/* The program is about to make this lane wait for another. */
+void hw_turn_joins(void *lane);
 /* A thread begins (1) or ends (-1) to wait for the GPU. */
 void hw_turn_waiting(int change);
 /* The program has waited for this lane; NULL with `all`: for every one. */

@@ -53,7 +53,14 @@ def spin() -> str:
 
 
 @pytest.fixture
-def managed(gpu: cuda.Gpu, tmp_path: Path, spin: str) -> Iterator[cuda.Managed]:
+def window() -> str:
+    """How much work less important programs may have in flight."""
+    return "200us"
+
+
+@pytest.fixture
+def managed(gpu: cuda.Gpu, tmp_path: Path, spin: str, window: str) -> Iterator[cuda.Managed]:
     """The same, with a daemon that decides who uses it."""
-    with cuda.managed(gpu, tmp_path / "run", "--spin", spin) as made:
+    options = ("--spin", spin, "--window", window)
+    with cuda.managed(gpu, tmp_path / "run", *options) as made:
         yield made

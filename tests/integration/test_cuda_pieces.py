@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -40,14 +41,15 @@ def fates(managed: cuda.Managed, log: Path, *options: str) -> cuda.Program:
     return program
 
 
+def done(log: Path, program: cuda.Program) -> list[tuple[str, int]]:
+    """What the GPU has done for it, and when each of that began."""
+    lines = [line.split() for line in log.read_text().splitlines() if line.count(" ") == 4]
+    return [(kind, int(start)) for pid, _, kind, start, _ in lines if int(pid) == program.pid]
+
+
 def kernels(log: Path, program: cuda.Program) -> list[int]:
     """When its kernels that are over began on the GPU."""
-    lines = [line.split() for line in log.read_text().splitlines() if line.count(" ") == 4]
-    return [
-        int(start)
-        for pid, _, kind, start, _ in lines
-        if (int(pid), kind) == (program.pid, "spin_us")
-    ]
+    return [start for kind, start in done(log, program) if kind == "spin_us"]
 
 
 def rival(managed: cuda.Managed) -> Client:
@@ -239,6 +241,66 @@ def test_threads_and_streams_that_come_and_go_end_with_right_results(
         assert managed.entry(low)["overdue"] <= 5
     check_gate(turns, kernels(log, low))
     assert low.do("series 50 5", "right") == ["series 0", "bad 0"]
+
+
+# -- how many gates there are ----------------------------------------------------------------------
+
+WIDE = pytest.mark.parametrize("window", ["2ms"])
+"""What a busy machine adds to kernels is little beside it."""
+SHORT_US, LONG_US = 1000, 5000
+
+
+def learned(managed: cuda.Managed, log: Path, us: int) -> cuda.Program:
+    """A program whose kernels' time is known."""
+    program = fates(managed, log, *LOW)
+    for _ in range(LEARNED):
+        assert program.do(f"series {us} 1", "right") == ["series 0", "bad 0"]
+    return program
+
+
+@WIDE
+@SPINS
+def test_who_is_slower_than_the_gpu_hardly_meets_a_gate(managed: cuda.Managed, log: Path) -> None:
+    """It has no more than a window in flight anyway; who is faster has one for every two kernels of
+    half a window."""
+    with rival(managed):  # for whom it has a window
+        low = learned(managed, log, SHORT_US)
+        gates = []
+        for work in ("series", "trickle"):
+            before = len(done(log, low))
+            assert low.do(f"{work} {SHORT_US} 60", "right")[1] == "bad 0"
+            gates.append(sum(kind == "wait" for kind, _ in done(log, low)[before:]))
+    assert gates[0] >= 60 // 3
+    assert gates[1] <= gates[0] // 2
+
+
+@WIDE
+@SPINS
+def test_who_is_slower_than_the_gpu_still_stops_at_a_closed_gate(
+    managed: cuda.Managed, log: Path
+) -> None:
+    low = learned(managed, log, SHORT_US)
+    with blinking_gate(managed) as turns:
+        assert low.do(f"trickle {SHORT_US} 60", "right")[1] == "bad 0"
+    check_gate(turns, kernels(log, low)[LEARNED:])
+
+
+@SPINS
+def test_nothing_stands_behind_a_long_kernel_that_is_waited_for(
+    managed: cuda.Managed, log: Path
+) -> None:
+    """A GPU that shares itself in slices takes it off for others then; once the kernel is done the
+    daemon knows it all the same."""
+    with rival(managed):
+        low = learned(managed, log, LONG_US)
+        before = len(done(log, low))
+        for _ in range(16):
+            assert low.do(f"series {LONG_US} 1", "right") == ["series 0", "bad 0"]
+        kinds = [kind for kind, _ in done(log, low)[before:]]
+        behind = sum(a == "spin_us" and b == "write" for a, b in pairwise(kinds))
+        assert kinds.count("spin_us") == 16
+        assert behind <= 2  # where it is measured
+        wait_until(lambda: managed.entry(low)["state"] != "running", "it is known to be done")
 
 
 # -- books -----------------------------------------------------------------------------------------

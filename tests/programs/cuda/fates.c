@@ -126,6 +126,15 @@ static void lengthen_series(uint32_t us, int count) {
     say("series", error);
 }
 
+/* The same, slower than the GPU is. */
+static void trickle(uint32_t us, int count) {
+    for (int i = 0; i < count; i++) {
+        CK(spin(spin_us, stream, series_word, us, 1, series_length++));
+        nanosleep(&(struct timespec){.tv_nsec = 4000L * us}, NULL);
+    }
+    say("trickled", count);
+}
+
 static void check_series(void) {
     CK(cu.StreamSynchronize(stream));
     say("bad", wrong(series_word, series_length));
@@ -324,6 +333,7 @@ int main(void) {
         IF("release") say("released", cu.DevicePrimaryCtxRelease(0));
         IF("streams") many_streams();
         IF("threads") many_threads();
+        IF("trickle") trickle((uint32_t)a, b);
         IF("series") lengthen_series((uint32_t)a, b);
         IF("right") check_series();
         IF("pingpong") ping_pong((uint32_t)a, b);
