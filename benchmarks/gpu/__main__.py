@@ -37,7 +37,7 @@ SECTIONS: dict[str, tuple[Callable[[Stage, bool], Outcome], int, int]] = {
     "shares": (shares.measure, 80, 20),
     "torch": (inference.measure, 210, 40),
     "tick": (ticks.measure, 35, 20),
-    "kill": (kills.measure, 35, 35),
+    "kill": (kills.measure, 70, 70),
     "frameworks": (frameworks.measure, 80, 55),
     "graphics": (graphics.measure, 50, 30),
     "opencl": (opencl.measure, 40, 28),

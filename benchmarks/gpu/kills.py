@@ -1,4 +1,4 @@
-"""Somebody dies, and what becomes of the others: the holder, a waiter, the daemon.
+"""Somebody dies or leaves, and what becomes of the others: the holder, a waiter, the daemon.
 
 The programs compare every result with what it should be and say when they had each. Recovery is the
 time from the death until each survivor has its next result.
@@ -6,10 +6,12 @@ time from the death until each survivor has its next result.
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -29,16 +31,17 @@ GOAL_S = 1.0
 class Scene:
     """A daemon and checked programs, an important one and a plain one."""
 
-    def __init__(self, stage: Stage, daemon: Daemon, run_s: float) -> None:
+    def __init__(self, stage: Stage, daemon: Daemon, fate: Fate) -> None:
         self.daemon = daemon
         self.stage = daemon.stage
-        self.run_s = run_s
-        command = stage.program("checked", *JOB, run_s)
+        self.run_s = RUN_S + fate.longer_s
         begin = time.time() + stages.START_S
         self.programs: dict[str, subprocess.Popen[str]] = {}
-        for name, priority in (("vip", "9"), ("plain", "1")):
-            prefix = stages.run_as(name, "--priority", priority)
-            self.programs[name] = self.stage.start([*prefix, *command], {"START_AT": str(begin)})
+        ways = {"vip": ("9", self.run_s), "plain": ("1", *fate.plain(self.run_s))}
+        for name, (priority, *how) in ways.items():
+            command = [*stages.run_as(name, "--priority", str(priority))]
+            command += stage.program("checked", *JOB, *how)
+            self.programs[name] = self.stage.start(command, {"START_AT": str(begin)})
         time.sleep(max(0.0, begin - time.time()) + 0.5)
 
     def states(self) -> list[tuple[str, str]]:
@@ -75,6 +78,21 @@ Death = Callable[[Scene], tuple[float, str]]
 """When it happened, and what else there is to say."""
 
 
+@dataclass(frozen=True)
+class Fate:
+    """What happens, to whom and where."""
+
+    death: Death
+    longer_s: float = 0.0
+    """So much longer than others it takes."""
+    leaves: bool = False
+    """Whether the plain program ends early, with work on its way to the GPU."""
+    mps: bool = False
+
+    def plain(self, run_s: float) -> tuple[object, ...]:
+        return (run_s / 2, "leave") if self.leaves else (run_s,)
+
+
 def holder(scene: Scene) -> tuple[float, str]:
     return scene.kill("vip", "leased"), ""
 
@@ -100,20 +118,32 @@ def restart(scene: Scene) -> tuple[float, str]:
     return at_s, note
 
 
-DEATHS: dict[str, Death] = {
-    "kill -9 the holder": holder,
-    "kill -9 a waiter": waiter,
-    "kill -9 the daemon": daemon,
-    "kill -9 and restart the daemon": restart,
+def leaver(scene: Scene) -> tuple[float, str]:
+    """Its work waits at a closed gate, most probably: the important one pauses for moments only."""
+    (said,) = finish([scene.programs.pop("plain")], scene.run_s + LATE_S)
+    at_s = said["left_us"] / 1e6
+    return at_s, f"it was gone {1000 * (time.monotonic() - at_s):.0f} ms after its last word"
+
+
+DEATHS = {
+    "kill -9 the holder": Fate(holder),
+    "kill -9 a waiter": Fate(waiter),
+    "exit with work on its way": Fate(leaver, leaves=True),
+    "kill -9 the daemon": Fate(daemon),
+    "kill -9 and restart the daemon": Fate(restart, longer_s=RESTART_S),
+    "MPS: kill -9 the holder": Fate(holder, mps=True),
+    "MPS: kill -9 a waiter": Fate(waiter, mps=True),
+    "MPS: exit with work on its way": Fate(leaver, leaves=True, mps=True),
 }
 
 
-def happen(stage: Stage, death: Death) -> dict[str, Any]:
+def happen(stage: Stage, fate: Fate) -> dict[str, Any]:
     """One death under load, and how the others fared."""
-    with stages.run_daemon(stage) as daemon:
-        scene = Scene(stage, daemon, RUN_S + (RESTART_S if death is restart else 0))
+    with contextlib.ExitStack() as stack:
+        at = stack.enter_context(stages.mps(stage)) if fate.mps else stage
+        scene = Scene(stage, stack.enter_context(stages.run_daemon(at)), fate)
         try:
-            at_s, note = death(scene)
+            at_s, note = fate.death(scene)
             survivors = scene.finish()
         finally:
             scene.end()
@@ -136,8 +166,8 @@ def happen(stage: Stage, death: Death) -> dict[str, Any]:
 def measure(stage: Stage, quick: bool) -> Outcome:
     outcome = Outcome(data={})
     rows: list[Sequence[str]] = []
-    for title, death in DEATHS.items():
-        found = happen(stage, death)
+    for title, fate in DEATHS.items():
+        found = happen(stage, fate)
         outcome.data[title] = found
         after = ", ".join(f"{name} {count}" for name, count in found["after"].items())
         times = [f"{1000 * found[key]:.1f}" for key in ("recovery_s", "longest_s")]
