@@ -112,7 +112,9 @@ def main() -> None:
     parser.add_argument("--graph", action="store_true", help="replay a CUDA graph")
     parser.add_argument("--json", action="store_true", help="one line for a program to read")
     parser.add_argument(
-        "--told", action="store_true", help='for each line {"graph": true, "at": TIME}, once more'
+        "--told",
+        action="store_true",
+        help='for each line {"graph": true, "at": TIME}, once more; "requests": N for so many',
     )
     options = parser.parse_args()
 
@@ -150,7 +152,8 @@ def main() -> None:
             wish = json.loads(line)
             time.sleep(max(0.0, wish["at"] - time.time()))
             way = answer if wish["graph"] else eager
-            print(json.dumps(measure(way, inputs, options.requests, period_s)), flush=True)
+            requests = wish.get("requests", options.requests)
+            print(json.dumps(measure(way, inputs, requests, period_s)), flush=True)
         return
     early_s = float(os.environ.get("START_AT", 0)) - time.time()  # to begin together with others
     time.sleep(max(0.0, early_s))

@@ -38,7 +38,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--checked", type=int, default=40, help="so many losses make the hash")
     parser.add_argument("--json", action="store_true", help="one line for a program to read")
-    parser.add_argument("--told", action="store_true", help='for each line {"at": TIME}, go on')
+    parser.add_argument(
+        "--told",
+        action="store_true",
+        help='for each line {"at": TIME}, go on; "seconds": N for so long',
+    )
     options = parser.parse_args()
 
     torch.manual_seed(2)
@@ -81,8 +85,9 @@ def main() -> None:
     if options.told:
         print(json.dumps({"ready": True}), flush=True)
         for line in sys.stdin:
-            time.sleep(max(0.0, json.loads(line)["at"] - time.time()))
-            print(json.dumps(train(options.seconds)), flush=True)
+            wish = json.loads(line)
+            time.sleep(max(0.0, wish["at"] - time.time()))
+            print(json.dumps(train(wish.get("seconds", options.seconds))), flush=True)
         return
     early_s = float(os.environ.get("START_AT", 0)) - time.time()  # to begin together with others
     time.sleep(max(0.0, early_s))

@@ -33,7 +33,7 @@ from benchmarks.gpu.stage import Stage, opened
 
 SECTIONS: dict[str, tuple[Callable[[Stage, bool], Outcome], int, int]] = {
     "pairs": (pairs.measure, 140, 60),
-    "overhead": (overhead.measure, 95, 60),
+    "overhead": (overhead.measure, 95, 65),
     "shares": (shares.measure, 80, 20),
     "torch": (inference.measure, 210, 40),
     "tick": (ticks.measure, 35, 20),

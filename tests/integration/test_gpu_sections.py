@@ -120,14 +120,19 @@ def test_look_ups_are_told_in_short() -> None:
 TOLD = (
     COPIES.split("serve(work)")[0].replace("from rounds import serve\n", "")
     + """
-import json, sys, time
+import json, os, sys, time
 
+managed = "libheadway" in os.environ.get("LD_PRELOAD", "")
 print(json.dumps({"ready": True}), flush=True)
 for line in sys.stdin:
-    time.sleep(max(0.0, json.loads(line)["at"] - time.time()))
+    wish = json.loads(line)
+    time.sleep(max(0.0, wish["at"] - time.time()))
     assert work(5) == bytes((15, 0, 0, 0))
-    said = {"per_s": 50.0, "p99_ms": 2.0, "latencies_ms": [1.0, 2.0], "hash": "15"}
-    print(json.dumps(said), flush=True)
+    found = f"{wish.get('requests', 'all')} requests"
+    if f"{found}, managed {managed}" in sys.argv:
+        found = "something else"
+    said = {"per_s": 40.0 if managed else 50.0, "hash": found}
+    print(json.dumps({**said, "p99_ms": 2.0, "latencies_ms": [1.0, 2.0]}), flush=True)
 """
 )
 
@@ -152,10 +157,19 @@ def test_programs_that_are_told_take_turns_way_by_way(stage: Stage) -> None:
 
 @pytest.mark.usefixtures("told")
 def test_what_headway_costs_is_compared_round_by_round(stage: Stage) -> None:
-    training = overhead.cases(quick=True)[-1]
-    cost = overhead.compare(stage, training)
-    assert len(cost.without) == len(cost.under) == training.rounds
-    assert cost.middle == 0
+    case = overhead.cases(quick=True)[-2]
+    cost = overhead.compare(stage, case)
+    assert len(cost.without) == len(cost.under) == case.rounds
+    assert cost.middle == pytest.approx(0.25), "20 ms without, 25 ms under Headway"
+
+
+@pytest.mark.parametrize("which", ["all", "50"])
+def test_other_results_under_headway_are_a_failure_however_short_the_round(
+    stage: Stage, told: list[str], which: str
+) -> None:
+    told.append(f"{which} requests, managed True")
+    with pytest.raises(Failed, match="hash something else"):
+        overhead.compare(stage, overhead.cases(quick=True)[-2])
 
 
 # -- OpenGL ES and OpenCL ------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from benchmarks.gpu import __main__ as campaign
 from benchmarks.gpu import pairs
 from benchmarks.gpu import stage as stages
 from benchmarks.gpu.results import Goal, Outcome, Table
+from benchmarks.gpu.spread import confidence, spread
 from benchmarks.gpu.stage import Failed, Stage
 
 
@@ -25,6 +26,29 @@ def test_a_goal_is_met_up_to_its_limit(found: float, at_least: bool, met: bool) 
     goal = Goal("x", found, 1.0, at_least=at_least)
     assert goal.met is met
     assert ("missed" in goal.verdict) is not met
+
+
+def test_an_interval_of_the_median_is_wide_enough_whatever_the_distribution() -> None:
+    """For rounds that are independent, by playing all outcomes: below the median, or above it."""
+    for rounds in (2, 6, 10, 13):
+        found = spread([float(number) for number in range(1, rounds + 1)])
+        outcomes = [bin(number).count("1") for number in range(2**rounds)]
+        inside = sum(found.low <= below < found.high for below in outcomes)
+        assert found.confidence == pytest.approx(inside / 2**rounds)
+        assert found.confidence >= 0.95 or (found.low, found.high) == (1, rounds)
+
+
+def test_an_interval_is_as_narrow_as_its_table_in_text_books() -> None:
+    for rounds, rank in ((6, 1), (8, 1), (9, 2), (10, 2), (20, 6), (40, 14)):
+        assert spread(range(1, rounds + 1)).low == rank
+        assert confidence(rounds, rank) >= 0.95 > confidence(rounds, rank + 1)
+
+
+def test_too_few_rounds_say_how_little_they_say() -> None:
+    found = spread([3.0, 1.0, 4.0, 2.0])
+    assert found.interval("{:.0f}".format) == "1 - 4 (only 88%)"
+    assert found.middle_half("{:.2f}".format) == "1.75 - 3.25"
+    assert (found.median, found.whole(str)) == (2.5, "1.0 - 4.0")
 
 
 def test_w3_is_compared_with_time_slicing_of_the_same_run_and_the_others_with_the_prototype() -> (
