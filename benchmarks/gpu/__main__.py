@@ -33,9 +33,9 @@ from benchmarks.gpu.stage import Stage, opened
 
 SECTIONS: dict[str, tuple[Callable[[Stage, bool], Outcome], int, int]] = {
     "pairs": (pairs.measure, 140, 60),
-    "overhead": (overhead.measure, 95, 65),
+    "overhead": (overhead.measure, 95, 50),
     "shares": (shares.measure, 80, 20),
-    "torch": (inference.measure, 210, 40),
+    "torch": (inference.measure, 155, 30),
     "tick": (ticks.measure, 35, 20),
     "kill": (kills.measure, 70, 70),
     "frameworks": (frameworks.measure, 80, 55),

@@ -1,9 +1,10 @@
 """PyTorch: transformer inference every 20 ms beside training in another process.
 
 Ordinary programs on the default stream, the inference eager and as a CUDA graph. Both programs of
-every way are started once and then take turns, way by way, several rounds: what slows the machine
-down meets all of them alike. What they compute is compared over all ways, alone included: the same
-outputs and losses, bit by bit.
+every way are started once and then take turns, way by way, in many short rounds: what slows the
+machine down meets all of them alike, and training is compared with time-sliced training of the same
+round. What they compute is compared with what they compute alone: the same outputs and losses, bit
+by bit.
 """
 
 from __future__ import annotations
@@ -12,64 +13,78 @@ import contextlib
 import json
 import statistics
 import time
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from benchmarks.gpu import models
+from benchmarks.gpu import models, spread
 from benchmarks.gpu import stage as stages
 from benchmarks.gpu.results import Goal, Outcome, Table
 from benchmarks.gpu.stage import Stage, Way
 from benchmarks.gpu.told import Told
 
-WIDE = [
-    replace(way, title=f"{way.title}, window 0.4 ms", options=("--window", "400us"))
-    for way in (stages.OVERLAP, stages.OVERLAP_MPS)
-]
-"""Half as many gates for training, and 0.2 ms more for inference."""
-OURS = (stages.OVERLAP, stages.OVERLAP_MPS, *WIDE)
+OURS = (stages.OVERLAP, stages.OVERLAP_MPS, stages.NOT_POLLING)
 WAYS = (stages.TIME_SLICED, stages.MPS, *OURS)
 QUICK = (stages.TIME_SLICED, stages.OVERLAP)
 READY_S = 120.0
-SOON_S = 0.2
+SOON_S = 0.05
 """Both are told to begin at the same moment."""
 GOAL_MS = 1.9
 ALONE = "alone"
 
 Pair = tuple[Told, Told]
+Row = dict[str, list[dict[str, Any]]]
+Rows = dict[str, Row]
+"""What inference and training said in every round, way by way."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How inference is done, and how often and how long that is measured."""
+
+    name: str
+    rounds: int
+    seconds: float
+
+    def wish(self, begin_s: float, *, together: bool) -> str:
+        """Alone, training follows inference, and half as long says enough."""
+        wish: dict[str, object] = {"graph": self.name == "graph", "at": begin_s}
+        wish["requests"] = int(self.seconds * 1000 / models.PERIOD_MS)
+        return json.dumps({**wish, "seconds": self.seconds if together else self.seconds / 2})
+
+
+KINDS = (Kind("eager", 4, 1.5), Kind("graph", 10, 1.2))
+QUICK_KINDS = (Kind("graph", 2, 1.2),)
 
 
 def measure(stage: Stage, quick: bool) -> Outcome:
-    rounds, seconds = (2, 2.0) if quick else (4, 2.5)
-    kinds = {"graph": True} if quick else {"eager": False, "graph": True}
-    data: dict[str, dict[str, Any]] = {kind: {} for kind in kinds}
+    kinds, ways = (QUICK_KINDS, QUICK) if quick else (KINDS, WAYS)
     with contextlib.ExitStack() as stack:
-        pairs = _started(stack, stage, QUICK if quick else WAYS, seconds)
-        for number in range(rounds):
-            for kind, graph in kinds.items():
-                ways = {ALONE: pairs[stages.TIME_SLICED.title], **pairs}
-                for title, pair in ways.items():
-                    row = data[kind].setdefault(title, {"inference": [], "training": []})
-                    found = _segment(pair, graph, seconds, together=title != ALONE)
-                    row["inference"].append(found[0])
-                    row["training"].append(found[1])
-                    print(number, kind, title, _in_short(found), flush=True)
-    outcome = Outcome(data=data, notes=[models.described(), f"{rounds} rounds of {seconds:g} s."])
-    outcome.tables = [_table(kind, rows) for kind, rows in data.items()]
-    outcome.goals = _goals(data)
-    return outcome
+        pairs = _started(stack, stage, ways)
+        pairs = {ALONE: pairs[stages.TIME_SLICED.title], **pairs}
+        data = {kind.name: _rounds(kind, pairs) for kind in kinds}
+    found = {
+        kind: {title: _summary(row, rows) for title, row in rows.items()}
+        for kind, rows in data.items()
+    }
+    said = ", ".join(f"{kind.name}: {kind.rounds} rounds of {kind.seconds:g} s" for kind in kinds)
+    return Outcome(
+        tables=[_table(kind, rows) for kind, rows in data.items()],
+        goals=_goals(data),
+        notes=[models.described(), f"{said}, in another order each."],
+        data={"rounds": data, "found": found},
+    )
 
 
-def _started(
-    stack: contextlib.ExitStack, stage: Stage, ways: tuple[Way, ...], seconds: float
-) -> dict[str, Pair]:
-    infer = [*models.inference(int(seconds * 1000 / models.PERIOD_MS), graph=True), models.TOLD]
-    train = [*models.training(seconds), models.TOLD]
+def _started(stack: contextlib.ExitStack, stage: Stage, ways: tuple[Way, ...]) -> dict[str, Pair]:
+    infer = [*models.inference(0, graph=True), models.TOLD]  # how much, each line says
+    train = [*models.training(0), models.TOLD]
     pairs: dict[str, Pair] = {}
     beside = stack.enter_context(stages.mps(stage)) if any(way.mps for way in ways) else stage
     for way in ways:
         at = beside if way.mps else stage
         if way.policy is not None:
-            at = stack.enter_context(stages.daemon(at, *stages.SPINS, *way.options))
+            at = stack.enter_context(stages.daemon(at, *way.options))
         pair = Told(at, [*way.important(), *infer], {}), Told(at, [*way.greedy(), *train], {})
         for program in pair:
             stack.callback(program.end)
@@ -80,64 +95,108 @@ def _started(
     return pairs
 
 
-def _segment(
-    pair: Pair, graph: bool, seconds: float, *, together: bool
-) -> tuple[dict[str, Any], dict[str, Any]]:
+def order(titles: Sequence[str], number: int) -> list[str]:
+    """Whose turn it is in this round: each follows each other one about equally often.
+
+    These are the rows of a Latin square that is balanced for neighbours (Williams 1949); for an odd
+    number of ways every second one is read backwards.
+    """
+    many = len(titles)
+    zigzag = [place // 2 if place % 2 == 0 else many - 1 - place // 2 for place in range(many)]
+    turned = [titles[(place + number) % many] for place in zigzag]
+    return turned[::-1] if many % 2 and number % 2 else turned
+
+
+def _rounds(kind: Kind, pairs: dict[str, Pair]) -> Rows:
+    rows: Rows = {title: {"inference": [], "training": []} for title in pairs}
+    for number in range(kind.rounds):
+        for title in order(list(pairs), number):
+            infer, train = _segment(kind, pairs[title], together=title != ALONE)
+            rows[title]["inference"].append(infer)
+            rows[title]["training"].append(train)
+            short = f"p99 {infer['p99_ms']:.2f} ms, {train['per_s']:.1f} steps/s"
+            print(number, kind.name, title, short, flush=True)
+    return rows
+
+
+def _segment(kind: Kind, pair: Pair, *, together: bool) -> tuple[dict[str, Any], dict[str, Any]]:
     infer, train = pair
-    timeout_s = seconds + stages.LATE_S
-    wish = {"graph": graph, "at": time.time() + SOON_S}
-    infer.tell(json.dumps(wish))
+    timeout_s = kind.seconds + stages.LATE_S
+    wish = kind.wish(time.time() + SOON_S, together=together)
+    infer.tell(wish)
     if not together:
         found = infer.heard(timeout_s)
-        wish["at"] = 0
-    train.tell(json.dumps(wish))
+    train.tell(wish)
     if together:
         found = infer.heard(timeout_s)
     return found, train.heard(timeout_s)
 
 
-def _in_short(found: tuple[dict[str, Any], dict[str, Any]]) -> str:
-    return f"p99 {found[0]['p99_ms']:.2f} ms, {found[1]['per_s']:.1f} steps/s"
+# -- what was found ------------------------------------------------------------------------------
 
 
-def _latencies(row: dict[str, Any]) -> list[float]:
+def _latencies(row: Row) -> list[float]:
     return sorted(ms for part in row["inference"] for ms in part["latencies_ms"])
 
 
-def _p99_ms(row: dict[str, Any]) -> float:
+def _p99_ms(row: Row) -> float:
     latencies = _latencies(row)
     return latencies[int(0.99 * (len(latencies) - 1))]
 
 
-def _steps(row: dict[str, Any]) -> list[float]:
+def _steps(row: Row) -> list[float]:
     return [part["per_s"] for part in row["training"]]
 
 
-def _table(kind: str, rows: dict[str, Any]) -> Table:
+def _ratio(row: Row, rows: Rows) -> spread.Spread:
+    """Training's steps as a part of those that are done time-sliced in the same round."""
+    pairs = zip(_steps(row), _steps(rows[stages.TIME_SLICED.title]), strict=True)
+    return spread.spread([ours / sliced for ours, sliced in pairs])
+
+
+def _summary(row: Row, rows: Rows) -> dict[str, Any]:
+    rounds_ms = [part["p99_ms"] for part in row["inference"]]
+    return {
+        "p99_ms": _p99_ms(row),
+        "median_of_rounds_p99_ms": statistics.median(rounds_ms),
+        "rounds_p99_ms": rounds_ms,
+        "of_time_sliced": asdict(_ratio(row, rows)),
+    }
+
+
+def _table(kind: str, rows: Rows) -> Table:
     head = [f"{kind} inference every {models.PERIOD_MS} ms", "p50 ms", "p99 ms", "max ms"]
+    head += ["training steps/s", "of time-sliced", spread.COLUMN]
     lines = []
     for title, row in rows.items():
-        latencies, steps = _latencies(row), _steps(row)
+        latencies, steps, ratio = _latencies(row), _steps(row), _ratio(row, rows)
         numbers = (statistics.median(latencies), _p99_ms(row), latencies[-1])
         per_s = f"{statistics.median(steps):.1f} ({min(steps):.1f} - {max(steps):.1f})"
-        lines.append([title, *(f"{number:.2f}" for number in numbers), per_s])
-    return Table("", [*head, "training steps/s"], lines)
+        part = (f"{ratio.median:.3f}", ratio.interval("{:.3f}".format))
+        lines.append([title, *(f"{number:.2f}" for number in numbers), per_s, *part])
+    return Table("", head, lines)
 
 
-def _goals(data: dict[str, dict[str, Any]]) -> list[Goal]:
+def _goals(data: dict[str, Rows]) -> list[Goal]:
     goals = []
     for kind, rows in data.items():
-        least = statistics.median(_steps(rows[stages.TIME_SLICED.title]))
         for way in OURS:
             row = rows.get(way.title)
             if row is None:
                 continue
             if kind == "graph":
                 goals.append(Goal(f"{way.title}, graph: p99, ms", _p99_ms(row), GOAL_MS))
-            what = f"{way.title}, {kind}: training no slower than time-sliced, steps/s"
-            steps = statistics.median(_steps(row))
-            goals.append(Goal(what, steps, least, at_least=True))
-        for part in ("inference", "training"):
-            found = {one["hash"] for row in rows.values() for one in row[part]} - {"too few"}
-            goals.append(Goal(f"{kind}: different results of {part}", len(found), 1))
+            what = f"{way.title}, {kind}: training, of time-sliced in the same round"
+            goals.append(Goal(what, _ratio(row, rows).median, 1.0, at_least=True))
+        goals.extend(
+            Goal(f"{kind}: ways with different results of {part}", _different(rows, part), 0)
+            for part in ("inference", "training")
+        )
     return goals
+
+
+def _different(rows: Rows, part: str) -> int:
+    """How many ways did not compute one and the same, which is what was computed alone."""
+    found = [{one["hash"] for one in row[part]} - {models.TOO_FEW} for row in rows.values()]
+    right = {one["hash"] for one in rows[ALONE][part]} - {models.TOO_FEW}
+    return sum(len(hashes) != 1 or hashes != right for hashes in found)

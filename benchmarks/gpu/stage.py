@@ -136,14 +136,14 @@ class Way:
     mps: bool = False
     policy: str | None = None
     """Of the important one, under Headway; None: without."""
-    options: tuple[str, ...] = ()
+    options: tuple[str, ...] = SPINS
     """Of Headway's daemon."""
 
     @contextlib.contextmanager
     def on(self, stage: Stage) -> Iterator[Stage]:
         with contextlib.ExitStack() as stack:
             at = stack.enter_context(mps(stage)) if self.mps else stage
-            yield stack.enter_context(daemon(at, *SPINS, *self.options)) if self.policy else at
+            yield stack.enter_context(daemon(at, *self.options)) if self.policy else at
 
     def important(self) -> list[str]:
         if self.policy is None:
@@ -159,6 +159,7 @@ MPS = Way("MPS", mps=True)
 DRAIN = Way("Headway, drain", policy="prt")
 OVERLAP = Way("Headway", policy="overlap")
 OVERLAP_MPS = Way("Headway + MPS", mps=True, policy="overlap")
+NOT_POLLING = replace(OVERLAP, title="Headway, not polling", options=())
 
 
 @contextlib.contextmanager

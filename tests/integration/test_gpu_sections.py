@@ -149,10 +149,20 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.mark.usefixtures("told")
 def test_programs_that_are_told_take_turns_way_by_way(stage: Stage) -> None:
     outcome = inference.measure(stage, quick=True)
-    rows = outcome.data["graph"]
+    rows = outcome.data["rounds"]["graph"]
     assert list(rows) == ["alone", "time-sliced", "Headway"]
     assert all(len(part) == 2 for row in rows.values() for part in row.values())
     assert [goal.met for goal in outcome.goals if "different" in goal.what] == [True, True]
+    (training,) = [goal for goal in outcome.goals if "of time-sliced" in goal.what]
+    assert training.found == pytest.approx(40 / 50)
+    assert not training.met
+
+
+def test_other_results_beside_others_are_a_missed_goal(stage: Stage, told: list[str]) -> None:
+    told.append("60 requests, managed True")
+    outcome = inference.measure(stage, quick=True)
+    found = [goal.found for goal in outcome.goals if "different" in goal.what]
+    assert found == [1, 1], "one of the three ways"
 
 
 @pytest.mark.usefixtures("told")

@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise, permutations
 from pathlib import Path
 
 import pytest
 
 from benchmarks.gpu import __main__ as campaign
-from benchmarks.gpu import pairs
+from benchmarks.gpu import inference, pairs
 from benchmarks.gpu import stage as stages
 from benchmarks.gpu.results import Goal, Outcome, Table
 from benchmarks.gpu.spread import confidence, spread
@@ -49,6 +51,15 @@ def test_too_few_rounds_say_how_little_they_say() -> None:
     assert found.interval("{:.0f}".format) == "1 - 4 (only 88%)"
     assert found.middle_half("{:.2f}".format) == "1.75 - 3.25"
     assert (found.median, found.whole(str)) == (2.5, "1.0 - 4.0")
+
+
+@pytest.mark.parametrize("many", [3, 6])
+def test_every_way_follows_every_other_one_equally_often(many: int) -> None:
+    titles = [str(number) for number in range(many)]
+    rounds = [inference.order(titles, number) for number in range(2 * many)]
+    assert all(sorted(ways) == titles for ways in rounds)
+    followed = Counter(pair for ways in rounds for pair in pairwise(ways))
+    assert followed == dict.fromkeys(permutations(titles, 2), 2)
 
 
 def test_w3_is_compared_with_time_slicing_of_the_same_run_and_the_others_with_the_prototype() -> (
