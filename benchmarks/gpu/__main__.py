@@ -32,7 +32,7 @@ from benchmarks.gpu.results import Outcome
 from benchmarks.gpu.stage import Stage, opened
 
 SECTIONS: dict[str, tuple[Callable[[Stage, bool], Outcome], int, int]] = {
-    "pairs": (pairs.measure, 140, 60),
+    "pairs": (pairs.measure, 170, 70),
     "overhead": (overhead.measure, 95, 50),
     "shares": (shares.measure, 80, 20),
     "torch": (inference.measure, 155, 30),
