@@ -17,6 +17,7 @@ from pathlib import Path
 
 from benchmarks.gpu import (
     frameworks,
+    gates,
     graphics,
     inference,
     kills,
@@ -36,6 +37,7 @@ SECTIONS: dict[str, tuple[Callable[[Stage, bool], Outcome], int, int]] = {
     "overhead": (overhead.measure, 95, 50),
     "shares": (shares.measure, 80, 20),
     "torch": (inference.measure, 155, 30),
+    "gates": (gates.measure, 10, 5),
     "tick": (ticks.measure, 35, 20),
     "kill": (kills.measure, 70, 70),
     "frameworks": (frameworks.measure, 80, 55),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import comb
 
 WANTED = 0.95
-COLUMN = f"{WANTED:.0%} interval of the median"
+COLUMN = f"{WANTED * 100:.0f} % interval of the median"
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Spread:
 
     def interval(self, shown: Callable[[float], str]) -> str:
         said = f"{shown(self.low)} - {shown(self.high)}"
-        return said if self.confidence >= WANTED else f"{said} (only {self.confidence:.0%})"
+        return said if self.confidence >= WANTED else f"{said} (only {self.confidence * 100:.0f} %)"
 
     def middle_half(self, shown: Callable[[float], str]) -> str:
         return f"{shown(self.quarter)} - {shown(self.three_quarters)}"

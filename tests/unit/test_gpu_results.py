@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.gpu import __main__ as campaign
-from benchmarks.gpu import inference, pairs
+from benchmarks.gpu import gates, inference, pairs
 from benchmarks.gpu import stage as stages
 from benchmarks.gpu.results import Goal, Outcome, Table
 from benchmarks.gpu.spread import confidence, spread
@@ -48,7 +48,7 @@ def test_an_interval_is_as_narrow_as_its_table_in_text_books() -> None:
 
 def test_too_few_rounds_say_how_little_they_say() -> None:
     found = spread([3.0, 1.0, 4.0, 2.0])
-    assert found.interval("{:.0f}".format) == "1 - 4 (only 88%)"
+    assert found.interval("{:.0f}".format) == "1 - 4 (only 88 %)"
     assert found.middle_half("{:.2f}".format) == "1.75 - 3.25"
     assert (found.median, found.whole(str)) == (2.5, "1.0 - 4.0")
 
@@ -98,6 +98,26 @@ def test_w3_runs_three_times_as_long_in_every_way_and_medians_have_a_table(
     assert len(ran["W3"]) == 1 + len(pairs.WAYS)
     assert "HP p50 in us" in outcome.markdown()
     assert "| MPS | 1234 | 1234 | 1234 | 1234 |" in outcome.markdown()
+
+
+def test_a_gate_costs_what_its_rounds_took_longer_than_those_without(tmp_path: Path) -> None:
+    runs = {"nothing": [4000.0, 5000.0, 4100.0]}
+    for number, name in enumerate(gates.OPERATIONS, 1):
+        runs[name] = [us + 200 * number for us in runs["nothing"]]
+        runs[f"{name} / 10"] = [us + 20 * 10 * number for us in runs["nothing"]]
+    said = {"kernels": 200, "runs": runs, "calls": {name: [2.0, 4.0] for name in gates.CALLS}}
+    said |= {name: [float(us) for us in range(1, 102)] for name in gates.OPENINGS}
+    program = tmp_path / "gates"
+    program.write_text(f"#!{sys.executable}\nprint({json.dumps(said)!r})\n")
+    program.chmod(0o755)
+    outcome = gates.measure(Stage(tmp_path), quick=True)
+    costs = outcome.data["gpu_us"]
+    for number, name in enumerate(gates.OPERATIONS, 1):
+        assert costs[name][1]["median"] == pytest.approx(number), "200 gates"
+        assert costs[name][10]["median"] == pytest.approx(10 * number), "20 gates"
+    assert outcome.data["kernel_us"] == pytest.approx(20.5)
+    assert outcome.data["opening_us"]["no gate"]["p99"] == 100
+    assert "| write, wait, write | 4.00 | 4.00 - 4.00 (only 75 %) | 40.00 |" in outcome.markdown()
 
 
 def run_with(
