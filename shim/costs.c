@@ -1,12 +1,20 @@
 #include "costs.h"
 
-#define ENTRIES 4096
+/* Two kinds of work in one place would forget each other for ever, and a program has hundreds of kinds. */
+#define SETS 512
+#define WAYS 8
 
-static struct hw_cost table[ENTRIES];
+static struct hw_cost table[SETS][WAYS];
 
 struct hw_cost *hw_cost_find(uint64_t signature) {
-    struct hw_cost *c = &table[(signature ^ signature >> 29) % ENTRIES];
-    if (c->signature != signature) *c = (struct hw_cost){.signature = signature};
+    static uint32_t next;
+    struct hw_cost *set = table[(signature * 0x9e3779b97f4a7c15ull >> 32) % SETS]; /* all of its bits count */
+    for (int i = 0; i < WAYS; i++)
+        if (set[i].signature == signature) return &set[i];
+    struct hw_cost *c = &set[next++ % WAYS];
+    for (int i = 0; i < WAYS; i++)
+        if (!set[i].signature) c = &set[i];
+    *c = (struct hw_cost){.signature = signature};
     return c;
 }
 
