@@ -53,7 +53,7 @@ class Kind:
         return json.dumps({**wish, "seconds": self.seconds if together else self.seconds / 2})
 
 
-KINDS = (Kind("eager", 4, 1.5), Kind("graph", 10, 1.2))
+KINDS = (Kind("eager", 6, 1.0), Kind("graph", 24, 0.6))
 QUICK_KINDS = (Kind("graph", 2, 1.2),)
 
 

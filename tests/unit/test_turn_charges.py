@@ -445,15 +445,15 @@ def test_whatever_happens_time_is_charged_once(
 def test_two_greedy_programs_get_what_their_reserves_say(
     percent: int, piece_us: int, apart_ms: int
 ) -> None:
-    """Over 3 s, to within a point, though turns are longer or shorter than what is left of a
+    """Over 6 s, to within a point, though turns are longer or shorter than what is left of a
     period; and both together have all of it."""
     gpu = Gpu()
     small = gpu.add("small", percent, piece_us * 1000)
     large = gpu.add("large", 100 - percent, piece_us * 1000, at_ns=apart_ms * MS)
     before = [program.ran_ns for program in (small, large)]
-    gpu.run_until((apart_ms + 3000) * MS)
+    gpu.run_until((apart_ms + 6000) * MS)
     got = [
-        100 * (program.ran_ns - ran_ns) / (3000 * MS)
+        100 * (program.ran_ns - ran_ns) / (6000 * MS)
         for program, ran_ns in zip((small, large), before, strict=True)
     ]
     assert got == [pytest.approx(percent, abs=1), pytest.approx(100 - percent, abs=1)]

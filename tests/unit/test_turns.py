@@ -224,6 +224,37 @@ def test_equals_take_turns_of_a_slice_each(bench: Bench) -> None:
     assert not is_leased(two)
 
 
+@pytest.mark.parametrize(
+    ("periods_ms", "slice_ns"),
+    [((90, 120), 30 * MS), ((120, 90), 30 * MS), ((12, 120), turns.SLICE_NS)],
+)
+def test_equals_with_reserves_wait_for_a_third_of_the_shortest_period(
+    bench: Bench, periods_ms: tuple[int, int], slice_ns: int
+) -> None:
+    """Or for a slice, if that is longer; each has budget enough for all of its periods."""
+    one, other = (
+        bench.turner(f"p{number}", reserve=ReserveSpec("pe", period_ms * MS, period_ms * MS))
+        for number, period_ms in enumerate(periods_ms)
+    )
+    bench.begin(one, 0)
+    bench.ask(other, 1000)
+    bench.run_until(slice_ns - 1)
+    assert is_leased(one)
+    bench.run_until(slice_ns)
+    assert not is_leased(one)
+
+
+def test_one_equal_without_a_reserve_waits_for_no_more_than_a_slice(bench: Bench) -> None:
+    one, other = (
+        bench.turner("one", reserve=ReserveSpec("pe", 90 * MS, 90 * MS)),
+        bench.turner("other"),
+    )
+    bench.begin(one, 0)
+    bench.ask(other, 1000)
+    bench.run_until(turns.SLICE_NS)
+    assert not is_leased(one)
+
+
 def test_equals_that_rest_for_long_lose_the_rest_of_their_slice(bench: Bench) -> None:
     one, two = bench.turner("one"), bench.turner("two")
     bench.begin(one, 0)

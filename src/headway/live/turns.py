@@ -14,10 +14,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from headway.engine.core import Engine
+from headway.engine.model import Task
 from headway.live.channel import Channel
 
 SLICE_NS = 8_000_000
 """For how long equals do not take turns from each other: changing hands costs some 0.1 ms."""
+SLICES = 3
+"""Equals that all have reserves can wait for longer, up to such a part of the shortest period."""
 PAUSE_NS = 300_000
 """Equals that pause for less than this within their slice keep their turn."""
 LOOK_NS = 5_000_000
@@ -60,7 +63,7 @@ def _wanted_ns(engine: Engine, holder: Channel, now_ns: int) -> int:
     if best_rank < task.rank or (task.rule.per_group and pages.client.jobs != holder.jobs_before):
         return now_ns  # or its rank was that of a job that is over: it asks again
     equal = best_rank == task.rank
-    slice_ns = holder.since_lease_ns + SLICE_NS
+    slice_ns = holder.since_lease_ns + _slice_ns(engine, task)
     if not pages.busy:
         if pages.passed == holder.passed_before:  # it may not have woken up yet
             return holder.since_lease_ns + WAKE_NS
@@ -68,6 +71,15 @@ def _wanted_ns(engine: Engine, holder: Channel, now_ns: int) -> int:
     if equal:
         return slice_ns if slice_ns <= now_ns else min(slice_ns, now_ns + PAUSE_NS)
     return now_ns if is_over(holder, now_ns) else now_ns + LOOK_NS
+
+
+def _slice_ns(engine: Engine, task: Task) -> int:
+    """A period says how long its program can wait for its time; the less often hands change, the
+    less of it is lost."""
+    equals = [group.task for group in engine.ready() if group.task.rank == task.rank]
+    reserves = [equal.reserve for equal in (task, *equals)]
+    shortest_ns = min(0 if reserve is None else reserve.period_ns for reserve in reserves)
+    return max(SLICE_NS, shortest_ns // SLICES)
 
 
 def is_wanted(engine: Engine, holder: Channel) -> bool:
