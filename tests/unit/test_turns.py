@@ -18,7 +18,7 @@ from headway.engine.policies.prt import Prt
 from headway.engine.priorities import EarliestDeadline, Fixed, PriorityRule
 from headway.engine.reserves import ReserveSpec
 from headway.live import turns
-from headway.live.arbiter import Arbiter, Bounds
+from headway.live.arbiter import KEEP_FROM_TURNS_NS, Arbiter, Bounds
 from headway.live.channel import Channel
 from headway.live.protocol import COMPLETE, RELEASE, SUBMIT, TURNS, WITHDRAW, Message
 from headway.sim.checker import Checker
@@ -312,6 +312,25 @@ def test_a_rest_ends_the_hold_off_and_a_drain_does_not() -> None:
         bench.run_until(4 * MS)
         assert is_leased(low)
         bench.close()
+
+
+@pytest.mark.parametrize("turns_wait", [True, False])
+def test_an_idle_gpu_is_kept_shorter_from_those_who_give_it_back_soon(turns_wait: bool) -> None:
+    """It is kept for one that draws; from others than turns for the whole hold-off, and once more
+    if that ends with a lease."""
+    bench = Bench(holdoff_ns=2 * MS)
+    high = bench.channel("high", level=9)
+    low = bench.turner("low", 1) if turns_wait else bench.channel("low", level=1)
+    bench.hear(high, SUBMIT, 1, 0)
+    bench.hear(high, COMPLETE, 1, MS)
+    assert is_leased(high)
+    bench.hear(low, SUBMIT, 1, MS + 1)
+    kept_ns = KEEP_FROM_TURNS_NS if turns_wait else 2 * MS
+    bench.run_until(MS + kept_ns - 1)
+    assert bench.granted == [("high", 1)]
+    bench.run_until(MS + (1 if turns_wait else 2) * kept_ns + 1)
+    assert bench.granted == [("high", 1), ("low", 1)]
+    bench.close()
 
 
 def test_done_before_the_answer_withdraws_the_asking(bench: Bench) -> None:

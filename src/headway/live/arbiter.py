@@ -33,6 +33,9 @@ FASTEST_NS = 100
 """No gate is passed faster than that."""
 LOOK_AGAIN_NS = 500_000
 """How soon a lease that is in use is looked at again while others as important wait."""
+KEEP_FROM_TURNS_NS = 500_000
+"""For how long an idle lease is kept at most while only less important turns wait: they give the
+GPU back within a window."""
 LOOK_LATER_NS = 5_000_000
 """The same while only less important ones wait that use the CPU themselves, as software that draws
 does: each look takes CPU time from them."""
@@ -470,8 +473,11 @@ class Arbiter:
         page = pages.client
         last_ns = max(min(page.last_ns, now_ns), holder.since_lease_ns)
         pause_ns = task.policy.holdoff_ns if self.engine.best_ready_rank() > task.rank else 0
+        waiting = [self._by_task[group.task.name].turns for group in self.engine.ready()]
+        if all(waiting):
+            pause_ns = min(pause_ns, KEEP_FROM_TURNS_NS)
         look_ns = pause_ns or LOOK_AGAIN_NS
-        if pause_ns and not self._turner_waits():
+        if pause_ns and not any(waiting):
             look_ns = max(pause_ns, LOOK_LATER_NS)
         idle_ns = now_ns + look_ns if page.busy else last_ns + pause_ns
         return min(idle_ns, self._patience_ends_ns(holder))
