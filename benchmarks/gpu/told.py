@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu.stage import Failed, Stage
@@ -33,6 +34,12 @@ class Told:
     @property
     def pid(self) -> int:
         return self.process.pid
+
+    def pin(self, cpu: int) -> None:
+        """Have it run on one CPU from now on."""
+        for thread in Path(f"/proc/{self.pid}/task").iterdir():
+            with contextlib.suppress(ProcessLookupError):  # it has ended
+                os.sched_setaffinity(int(thread.name), {cpu})
 
     def heard(self, timeout_s: float) -> dict[str, Any]:
         """The next JSON line; other lines are somebody else's."""
