@@ -45,7 +45,7 @@ class Scene:
         time.sleep(max(0.0, begin - time.time()) + 0.5)
 
     def states(self) -> list[tuple[str, str]]:
-        """Of every program that is managed. A new daemon knows them by other names."""
+        """Of every program that is managed."""
         channels = self.stage.status()["channels"]
         return [(channel["task"].partition(".")[0], channel["state"]) for channel in channels]
 

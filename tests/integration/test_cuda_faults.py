@@ -212,6 +212,27 @@ def test_a_daemon_restarted_again_and_again_under_load_harms_nobody(
     assert program.finish().returncode == 0
 
 
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_a_new_daemon_knows_what_was_wished_of_programs_that_run(
+    managed: cuda.Managed, how: signal.Signals
+) -> None:
+    wishes = ("--priority", "9", "--policy", "overlap", "--reserve", "90ms/100ms")
+    important, plain = managed.greedy(*wishes), managed.greedy()
+    facts = ("task", "policy", "priority", "reserve", "capacity_ns", "period_ns")
+
+    def seen() -> list[list[object]]:
+        entries = [managed.entry(program) for program in (important, plain)]
+        return [[entry.get(fact) for fact in facts] for entry in entries]
+
+    before = seen()
+    assert before[0][1:3] == ["overlap", "9"]
+    managed.daemon.kill(how)
+    managed.daemon = DaemonProcess(managed.daemon.folder)
+    both = (important, plain)
+    wait_until(lambda: all(map(managed.passed, both)), "they are managed again", cuda.GOES_ON_S)
+    assert seen() == before
+
+
 def test_results_are_right_while_neighbours_die(managed: cuda.Managed) -> None:
     for _ in range(4):
         doomed = victim(managed)

@@ -33,8 +33,9 @@ from headway.live.protocol import (
     build_message,
     parse_hello,
 )
-from headway.live.registry import Allow, Registry, Wish
+from headway.live.registry import Allow, Registry
 from headway.live.stats import Stats
+from headway.live.wishes import Wish
 from headway.sim.checker import Checker
 
 MS = 1_000_000
@@ -249,7 +250,7 @@ def test_other_users_are_served_only_if_the_owner_named_them_and_within_limits()
 def test_the_token_of_another_user_counts_for_nothing() -> None:
     bench = Bench()
     registry = Registry(bench.engine, Daemon(Path("unused")).spec_file.spec)
-    token = registry.expect(Wish(name="vip", priority=Fixed(9), uid=4711))
+    token = registry.launches.expect(Wish(name="vip", priority=Fixed(9), uid=4711))
     channel = bench.channel("thief")
     task = registry.enrol(channel, parse_hello(build_hello("thief", token)), 0)
     assert task.priority == 0

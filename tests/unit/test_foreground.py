@@ -17,7 +17,7 @@ from headway.engine.priorities import Automatic, Fixed, PriorityRule
 from headway.live.channel import Channel, Peer
 from headway.live.daemon import Daemon
 from headway.live.protocol import build_hello
-from headway.live.registry import Wish
+from headway.live.wishes import Wish
 from headway.live.x11.session import XRES, Owner
 
 MS = 1_000_000
@@ -38,7 +38,9 @@ class Bench:
         self._ends: list[socket.socket] = []
 
     def program(self, name: str, rule: PriorityRule | None = None) -> Channel:
-        token = self.daemon.registry.expect(Wish(name=name, priority=rule, uid=os.geteuid()))
+        token = self.daemon.registry.launches.expect(
+            Wish(name=name, priority=rule, uid=os.geteuid())
+        )
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
         self.daemon._accept_client(ours)

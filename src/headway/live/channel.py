@@ -13,7 +13,7 @@ from headway.engine.model import Group, Task
 from headway.live.pages import Pages
 
 if TYPE_CHECKING:
-    from headway.live.registry import Wish
+    from headway.live.wishes import Wish
 
 _CREDENTIALS = struct.Struct("3i")
 _SO_PEERPIDFD = 77
@@ -42,7 +42,8 @@ class Channel:
         self.socket = connection
         self.peer = peer
         self.since_ns = now_ns
-        self.name = ""
+        self.name = self.token = ""
+        """The token: what it showed of its launch."""
         self.task: Task | None = None
         self.pages: Pages | None = None
         self.pidfd = -1

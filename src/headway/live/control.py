@@ -7,15 +7,12 @@ import socket
 import time
 from typing import TYPE_CHECKING, Any
 
-from headway.engine.policies import policies
-from headway.engine.priorities import expected_priority, parse_priority
-from headway.engine.reserves import ReserveSpec
-from headway.engine.units import DurationError, parse_duration
+from headway.live import requests
 from headway.live.channel import Channel, Peer, peer_of
 from headway.live.explain import explain
 from headway.live.loop import READ, WRITE, describe_failure, log
-from headway.live.registry import Wish
-from headway.live.wishes import parse_reserve
+from headway.live.requests import Refusal, Request
+from headway.live.wishes import Wish
 
 if TYPE_CHECKING:
     from headway.live.daemon import Daemon
@@ -24,10 +21,6 @@ MAX_LINE = 65536
 LINES_A_TURN = 8
 """More than these wait until the others were heard."""
 MAX_EXPLAINED = 8
-
-
-class Refusal(ValueError):
-    """A request that cannot be done; the text goes back to the caller."""
 
 
 class Caller:
@@ -159,12 +152,13 @@ class Control:
             log(describe_failure(error))
             return {"ok": False, "error": "the daemon could not do that; its log says why"}
 
-    def do_run(self, request: dict[str, Any], peer: Peer) -> dict[str, Any]:
+    def do_run(self, request: Request, peer: Peer) -> dict[str, Any]:
         """Somebody is about to start a program with these wishes."""
         wish = self._wish(request, peer)
         self._daemon.launched(peer.pid)
         self._daemon.foreground.offer(request.get("display"), request.get("authority"), peer)
-        token = self._daemon.registry.expect(wish)
+        shown = {channel.token for channel in self._daemon.channels.values()}
+        token = self._daemon.registry.launches.expect(wish, request, shown)
         mps = self._daemon.mps
         return {
             "token": token,
@@ -172,11 +166,11 @@ class Control:
             "environment": {} if mps is None else mps.environment,
         }
 
-    def do_become(self, request: dict[str, Any], peer: Peer) -> dict[str, Any]:
+    def do_become(self, request: Request, peer: Peer) -> dict[str, Any]:
         """A program says what its GPU work is now, and until `unbecome`."""
         return self._claim(peer, self._wish(request, peer))
 
-    def do_unbecome(self, request: dict[str, Any], peer: Peer) -> dict[str, Any]:
+    def do_unbecome(self, request: Request, peer: Peer) -> dict[str, Any]:
         return self._claim(peer, None)
 
     def _claim(self, peer: Peer, wish: Wish | None) -> dict[str, Any]:
@@ -193,26 +187,18 @@ class Control:
             raise Refusal(problems)
         return {}
 
-    def _wish(self, request: dict[str, Any], peer: Peer) -> Wish:
-        wish = Wish(
-            name=_text(request, "name"),
-            policy=_policy(request),
-            priority=_priority(request),
-            reserve=_reserve(request),
-            period_ns=_duration(request, "period"),
-            deadline_ns=_duration(request, "deadline"),
-            uid=peer.uid,
-        )
+    def _wish(self, request: Request, peer: Peer) -> Wish:
+        wish = requests.wish(request, peer.uid)
         if wish.priority is not None and not self._daemon.registry.may_raise(peer, wish.priority):
             raise Refusal("this user may not go above the default priority")
         return wish
 
-    def do_status(self, request: dict[str, Any], peer: Peer) -> dict[str, Any]:
+    def do_status(self, request: Request, peer: Peer) -> dict[str, Any]:
         return {"status": self._daemon.status()}
 
-    def do_explain(self, request: dict[str, Any], peer: Peer) -> dict[str, Any]:
+    def do_explain(self, request: Request, peer: Peer) -> dict[str, Any]:
         """Why tasks wait now, and what they waited for."""
-        channels = self._named(_text(request, "task") or "")
+        channels = self._named(requests.text(request, "task") or "")
         return {"tasks": explain(self._daemon, channels[:MAX_EXPLAINED], time.monotonic_ns())}
 
     def _named(self, wanted: str) -> list[Channel]:
@@ -226,13 +212,13 @@ class Control:
             raise Refusal(f"no task is called {wanted!r}: {there}{more}")
         return found
 
-    def do_stop(self, request: dict[str, Any], peer: Peer) -> dict[str, Any]:
+    def do_stop(self, request: Request, peer: Peer) -> dict[str, Any]:
         if not self._daemon.registry.may_manage(peer, -1):
             raise Refusal("only the user of the daemon may stop it")
         self._daemon.stop()
         return {}
 
-    def do_trace(self, request: dict[str, Any], peer: Peer) -> dict[str, Any]:
+    def do_trace(self, request: Request, peer: Peer) -> dict[str, Any]:
         """After the answer every event goes to this caller, until it closes its side."""
         daemon = self._daemon
         if not daemon.registry.may_manage(peer, -1):
@@ -242,20 +228,24 @@ class Control:
         daemon.recordings.start(self._asking.socket.dup(), daemon.engine, self._asking)
         return {}
 
-    def do_reload(self, request: dict[str, Any], peer: Peer) -> dict[str, Any]:
+    def do_reload(self, request: Request, peer: Peer) -> dict[str, Any]:
         problem = self._daemon.reload()
         if problem:
             raise Refusal(problem)
         return {}
 
-    def do_set(self, request: dict[str, Any], peer: Peer) -> dict[str, Any]:
+    def do_set(self, request: Request, peer: Peer) -> dict[str, Any]:
         """Change policy, priority or reserve of tasks that run."""
         daemon = self._daemon
-        wanted = _text(request, "task") or ""
+        wanted = requests.text(request, "task") or ""
         channels = self._named(wanted)
         if not all(daemon.registry.may_manage(peer, c.peer.uid) for c in channels):
             raise Refusal(f"{wanted!r} belongs to another user")
-        policy, priority, reserve = _policy(request), _priority(request), _reserve(request)
+        policy, priority, reserve = (
+            requests.policy(request),
+            requests.priority(request),
+            requests.reserve(request),
+        )
         if priority is not None and not daemon.registry.may_raise(peer, priority):
             raise Refusal("this user may not go above the default priority")
         now_ns = time.monotonic_ns()
@@ -277,46 +267,3 @@ class Control:
             daemon.set_splits()
             daemon.foreground.refresh()
         return {"tasks": [c.task.name for c in channels if c.task is not None]}
-
-
-def _text(request: dict[str, Any], key: str) -> str | None:
-    value = request.get(key)
-    if value is None:
-        return None
-    if not isinstance(value, str) or not value or len(value) > 200 or not value.isprintable():
-        raise Refusal(f"{key}: expected printable text")
-    return value
-
-
-def _policy(request: dict[str, Any]) -> str | None:
-    value = _text(request, "policy")
-    if value is not None and value not in policies():
-        raise Refusal(f"policy: found {value!r}, expected one of {', '.join(sorted(policies()))}")
-    return value
-
-
-def _priority(request: dict[str, Any]) -> Any:
-    value = request.get("priority")
-    try:
-        return None if value is None else parse_priority(value)
-    except (TypeError, ValueError):
-        found = str(value)[:40]
-        raise Refusal(f"priority: found {found!r}, expected {expected_priority()}") from None
-
-
-def _duration(request: dict[str, Any], key: str) -> int | None:
-    value = _text(request, key)
-    if value is None:
-        return None
-    try:
-        duration_ns = parse_duration(value)
-    except DurationError as error:
-        raise Refusal(f"{key}: found {value!r}, expected {error}") from None
-    if not duration_ns:
-        raise Refusal(f"{key}: expected a duration above zero")
-    return duration_ns
-
-
-def _reserve(request: dict[str, Any]) -> ReserveSpec | None:
-    value = _text(request, "reserve")
-    return None if value is None else parse_reserve(value, _text(request, "shared"))

@@ -35,6 +35,7 @@ from headway.live.arbiter import Arbiter, Bounds
 from headway.live.channel import Channel, peer_of
 from headway.live.control import Control
 from headway.live.foreground import Foreground
+from headway.live.launches import Launches
 from headway.live.listener import Listener
 from headway.live.loop import Loop, describe_failure, log
 from headway.live.mps import MEANING, Mps
@@ -131,7 +132,8 @@ class Daemon:
         self.arbiter = Arbiter(self.engine, self._grant, self._bounds)
         allow = allow or Allow.by(self.spec_file.spec.allowed)
         inherit = inherit or Inherit()
-        self.registry = Registry(self.engine, self.spec_file.spec, allow, inherit)
+        launches = Launches(folder / "launches")
+        self.registry = Registry(self.engine, self.spec_file.spec, allow, inherit, launches)
         self.loop = Loop()
         self.servers = Servers(
             self.engine,

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import grp
 import os
-import secrets
-import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,11 +15,11 @@ from headway.engine.reserves import ReserveSpec
 from headway.engine.settings import describe
 from headway.engine.spec import Allowed, Spec
 from headway.live.channel import Channel, Peer
+from headway.live.launches import Launches
 from headway.live.protocol import Hello
 from headway.live.servers import Inherit
+from headway.live.wishes import Wish
 
-TOKEN_LIFE_NS = 3_600_000_000_000
-MAX_TOKENS = 10_000
 MAX_CLAIMS = 100
 """Tasks within tasks of one process."""
 MAX_CLAIMING = 1000
@@ -54,20 +52,6 @@ class Allow:
         return peer.uid in self.uids or peer.gid in self.gids
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What `headway run` was told about a program."""
-
-    name: str | None = None
-    policy: str | None = None
-    priority: PriorityRule | None = None
-    reserve: ReserveSpec | None = None
-    period_ns: int | None = None
-    deadline_ns: int | None = None
-    """Of a job, from its first work on; without one the period is."""
-    uid: int = -1
-
-
 class Registry:
     """Names, spec entries and launch options."""
 
@@ -77,12 +61,13 @@ class Registry:
         spec: Spec,
         allow: Allow | None = None,
         inherit: Inherit | None = None,
+        launches: Launches | None = None,
     ) -> None:
         self.engine = engine
+        self.launches = launches or Launches()
         self._inherit = inherit or Inherit()
         self.spec = spec
         self.allow = allow or Allow()
-        self._wishes: dict[str, tuple[Wish, int]] = {}
         self._per_user: dict[int, int] = {}
         self._claims: dict[tuple[int, int], list[Wish]] = {}
         """What processes say of themselves: the innermost of their tasks last."""
@@ -117,19 +102,6 @@ class Registry:
             self._per_user[peer.uid] = left
         else:
             self._per_user.pop(peer.uid, None)
-
-    # -- launches ----------------------------------------------------------------------------
-
-    def expect(self, wish: Wish) -> str:
-        """Keep what a launcher said; the program shows the token when it connects."""
-        now_ns = time.monotonic_ns()
-        for token in [t for t, (_, until_ns) in self._wishes.items() if until_ns < now_ns]:
-            del self._wishes[token]
-        if len(self._wishes) >= MAX_TOKENS:
-            self._wishes.pop(next(iter(self._wishes)))
-        token = secrets.token_hex(16)
-        self._wishes[token] = (wish, now_ns + TOKEN_LIFE_NS)
-        return token
 
     # -- tasks -------------------------------------------------------------------------------
 
@@ -224,8 +196,11 @@ class Registry:
             channel.pages.set_deadline(channel.deadline_ns or 0)
 
     def _wish_of(self, channel: Channel, hello: Hello) -> Wish | None:
-        wish, _ = self._wishes.get(hello.token, (None, 0))
-        return wish if wish is not None and wish.uid == channel.peer.uid else None
+        wish = self.launches.find(hello.token)
+        if wish is None or wish.uid != channel.peer.uid:
+            return None
+        channel.token = hello.token
+        return wish
 
     def _own_pool(self, channel: Channel, spec: ReserveSpec) -> ReserveSpec:
         """Several channels of one program are one task to its owner: they share its reserve. And

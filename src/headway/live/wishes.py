@@ -1,12 +1,28 @@
-"""What people write on the command line: `--reserve 5ms/20ms:ae`, `--metrics 9123`."""
+"""What people want, and how they write it: `--reserve 5ms/20ms:ae`, `--metrics 9123`."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
+from headway.engine.priorities import PriorityRule
 from headway.engine.reserves import BACKGROUND, KINDS, ReserveSpec
 from headway.engine.units import DurationError, parse_duration
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What `headway run` was told about a program."""
+
+    name: str | None = None
+    policy: str | None = None
+    priority: PriorityRule | None = None
+    reserve: ReserveSpec | None = None
+    period_ns: int | None = None
+    deadline_ns: int | None = None
+    """Of a job, from its first work on; without one the period is."""
+    uid: int = -1
 
 
 def parse_reserve(text: str, shared: str | None = None) -> ReserveSpec:

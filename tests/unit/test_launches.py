@@ -1,0 +1,163 @@
+"""Launches are remembered by the next daemon, and nothing else is."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.live import launches, requests
+from headway.live.launches import KEPT_S, Launches
+from headway.live.requests import Refusal, Request
+from headway.live.wishes import Wish
+
+UID = 4711
+SAID: Request = {
+    "do": "run",
+    "name": "vip",
+    "policy": "overlap",
+    "priority": "9",
+    "reserve": "5ms/20ms:ae",
+    "shared": "pool",
+    "period": "10ms",
+    "deadline": "5ms",
+    "display": ":7",
+}
+
+
+def expect(kept: Launches, said: Request = SAID) -> str:
+    return kept.expect(requests.wish(said, UID), said)
+
+
+def facts(wish: Wish | None) -> tuple[object, ...]:
+    """Rules of priority are compared by their kind and level."""
+    assert wish is not None
+    rule = wish.priority
+    return replace(wish, priority=None), type(rule), None if rule is None else rule.level
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "launches"
+
+
+@pytest.mark.parametrize("said", [SAID, {"do": "run"}, {"priority": "rm"}, {"reserve": "1ms/2ms"}])
+def test_the_next_daemon_knows_what_was_wished(folder: Path, said: Request) -> None:
+    token = expect(Launches(folder), said)
+    assert facts(Launches(folder).find(token)) == facts(requests.wish(said, UID))
+
+
+def test_what_else_a_launcher_said_is_not_written(folder: Path) -> None:
+    token = expect(Launches(folder))
+    assert ":7" not in (folder / token).read_text()
+
+
+def test_nobody_else_may_read_it(folder: Path) -> None:
+    expect(Launches(folder))
+    assert folder.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("token", ["", "0" * 32, "../launches/x", "A" * 32, "0" * 31 + "/"])
+def test_a_token_that_nobody_gave_is_nothing(folder: Path, token: str) -> None:
+    kept = Launches(folder)
+    expect(kept)
+    (folder.parent / "x").write_text('{"uid": 0, "said": {}}')
+    assert kept.find(token) is None
+
+
+@given(content=st.binary(max_size=5000))
+def test_a_file_of_whatever_makes_no_wish_of_its_own(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes
+) -> None:
+    folder = tmp_path_factory.mktemp("launches")
+    (folder / ("0" * 32)).write_bytes(content)
+    assert Launches(folder).find("0" * 32) is None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"uid": 1, "said": []}',
+        '{"uid": "x", "said": {}}',
+        '{"said": {}}',
+        '{"uid": 1, "said": {"priority": "highest"}}',
+        '{"uid": 1, "said": {"reserve": "9ms/1ms"}}',
+        "[" * 4000,
+    ],
+)
+def test_a_file_that_says_something_wrong_counts_for_nothing(
+    folder: Path, content: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder.mkdir()
+    (folder / ("0" * 32)).write_text(content)
+    assert Launches(folder).find("0" * 32) is None
+    assert capfd.readouterr().err.count("counts for nothing") == 1
+
+
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(folder: Path) -> None:
+    folder.mkdir()
+    os.mkfifo(folder / ("0" * 32))
+    assert Launches(folder).find("0" * 32) is None
+
+
+def test_where_nothing_can_be_written_this_daemon_knows_it_all_the_same(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    kept = Launches(tmp_path / "file" / "launches")
+    token = expect(kept)
+    assert kept.find(token) is not None
+    assert "a later daemon will not know" in capfd.readouterr().err
+
+
+# -- forgetting ----------------------------------------------------------------------------------
+
+
+def grow_old(folder: Path, token: str) -> None:
+    long_ago_s = time.time() - KEPT_S - 1
+    os.utime(folder / token, (long_ago_s, long_ago_s))
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Old ones are looked for at every launch."""
+    monkeypatch.setattr(launches, "TIDY_S", -1.0)
+
+
+@pytest.mark.usefixtures("hasty")
+def test_what_was_not_shown_for_long_is_forgotten(folder: Path) -> None:
+    before = Launches(folder)
+    old, shown, new = (expect(before) for _ in range(3))
+    for token in (old, shown):
+        grow_old(folder, token)
+    kept = Launches(folder)
+    last = kept.expect(requests.wish({}, UID), {}, frozenset({shown, ""}))
+    assert {file.name for file in folder.iterdir()} == {shown, new, last}
+    assert kept.find(old) is None
+
+
+@pytest.mark.usefixtures("hasty")
+def test_of_too_many_the_oldest_go(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launches, "MOST", 3)
+    kept = Launches(folder)
+    tokens = [expect(kept) for _ in range(5)]
+    assert {file.name for file in folder.iterdir()} == set(tokens[2:])
+    assert [kept.find(token) is not None for token in tokens] == [False, False, True, True, True]
+
+
+def test_programs_have_time_to_come_back_before_old_ones_go(folder: Path) -> None:
+    token = expect(Launches(folder))
+    grow_old(folder, token)
+    kept = Launches(folder)
+    expect(kept)
+    assert kept.find(token) is not None
+
+
+def test_a_wish_that_cannot_be_is_refused_with_what_was_expected() -> None:
+    with pytest.raises(Refusal, match="policy: found 'best', expected one of"):
+        requests.wish({"policy": "best"}, UID)
