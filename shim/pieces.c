@@ -7,8 +7,10 @@
 
 /* How long a piece is when nobody says how much may be in flight. */
 #define WIDE_NS 5000000u
-/* A piece of a program that is slower than the GPU is so many windows long at most: predictions are not better. */
+/* A piece of a program that is slower than the GPU is so many windows long at most, for predictions are not better;
+ * and so long, for it is charged when it ends. */
 #define STRETCH 8
+#define LONGEST_NS 2000000u
 /* What is in flight is looked at after each such part of a window. */
 #define PARTS 8
 /* The GPU's own time slice. Work that takes longer is interrupted for others, and at once if its slice is over, but
@@ -140,7 +142,8 @@ static bool is_beside_others(const struct lane *lane) {
 
 /* A program that is slower than the GPU has little in flight, however much went before: its piece goes on. */
 static bool can_stretch(const struct lane *lane, uint64_t window) {
-    return !lane->open.begun && lane->open.sum.ns < STRETCH * window && !is_beside_others(lane);
+    uint64_t most = STRETCH * window < LONGEST_NS ? STRETCH * window : LONGEST_NS;
+    return !lane->open.begun && lane->open.sum.ns < most && !is_beside_others(lane);
 }
 
 /* Nothing is added to a piece that has begun once the gate is closed. */

@@ -245,14 +245,14 @@ def test_threads_and_streams_that_come_and_go_end_with_right_results(
 
 # -- how many gates there are ----------------------------------------------------------------------
 
-WIDE = pytest.mark.parametrize("window", ["2ms"])
-"""What a busy machine adds to kernels is little beside it."""
-SHORT_US, LONG_US = 1000, 5000
+WIDE = pytest.mark.parametrize("window", ["500us"])
+"""What a busy machine adds to kernels is less beside it."""
+SHORT_US, LONG_US = 250, 5000
 
 
-def learned(managed: cuda.Managed, log: Path, us: int) -> cuda.Program:
+def learned(managed: cuda.Managed, log: Path, us: int, *options: str) -> cuda.Program:
     """A program whose kernels' time is known."""
-    program = fates(managed, log, *LOW)
+    program = fates(managed, log, *(options or LOW))
     for _ in range(LEARNED):
         assert program.do(f"series {us} 1", "right") == ["series 0", "bad 0"]
     return program
@@ -319,3 +319,14 @@ def test_a_program_that_says_nothing_pays_for_what_it_left_on_the_gpu(
     begun = kernels(log, program)[LEARNED:]
     assert begun[-1] - begun[0] > 400_000_000
     assert program.do("right") == ["bad 0"]
+
+
+@SPINS
+def test_a_program_that_is_slower_than_the_gpu_pays_as_well(
+    managed: cuda.Managed, log: Path
+) -> None:
+    """It does 40 ms of work in a quarter of a second, and may do 5 ms in each tenth."""
+    program = learned(managed, log, SHORT_US, "--reserve", "5ms/100ms")
+    assert program.do(f"trickle {SHORT_US} 160", "right") == ["trickled 160", "bad 0"]
+    begun = kernels(log, program)[LEARNED:]
+    assert begun[-1] - begun[0] > 450_000_000
