@@ -215,7 +215,7 @@ def test_a_fork_leaves_the_gate_as_it_is(managed: cuda.Managed, log: Path) -> No
 
 
 @SPINS
-@pytest.mark.parametrize("work", ["pingpong 120 300", "legacy 120 300", "pingpong 20 1500"])
+@pytest.mark.parametrize("work", ["pingpong 120 900", "legacy 120 900", "pingpong 20 4000"])
 def test_streams_that_wait_for_each_other_keep_their_order(
     managed: cuda.Managed, log: Path, work: str
 ) -> None:

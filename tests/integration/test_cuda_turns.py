@@ -72,18 +72,18 @@ def test_beside_others_no_more_than_the_window_is_in_flight(
 ) -> None:
     """The program is far ahead; of what it has queued no more than a window goes on."""
     high, low = fates(managed, log, *HIGH), fates(managed, log, *LOW)
-    assert low.do("launches 50 100", "sync") == ["launched 0", "synced 0"]  # that is learned
+    assert low.do("launches 150 100", "sync") == ["launched 0", "synced 0"]  # that is learned
     went_on = []
     for _ in range(5):
-        assert low.do("launches 50 1000") == ["launched 0"]
+        assert low.do("launches 150 1000") == ["launched 0"]
         asked_ns = time.monotonic_ns()
         assert high.do("launch 50", "sync") == ["launched 0", "synced 0"]
         begun_ns = kernels(log, high)[-1][0]
         went_on.append(sum(asked_ns < start < begun_ns for start, _ in kernels(log, low)))
         assert low.do("sync") == ["synced 0"]
         queued = sum(start > begun_ns for start, _ in kernels(log, low))
-        assert queued > 100, "the rest waited on the GPU"
-    assert min(went_on) <= 12  # 200 us are 4 of them; to be heard takes some time
+        assert queued > 40, "the rest waited on the GPU, up to 64 pieces"
+    assert min(went_on) <= 6  # a piece is one or two of them; to be heard takes some time
     assert len(kernels(log, low)) == 5100
 
 

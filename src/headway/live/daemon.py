@@ -488,6 +488,7 @@ class Daemon:
         channel.task = self.registry.enrol(channel, hello, now_ns)
         self.arbiter.add(channel)
         self.servers.arrived(channel)
+        self.set_splits()  # before it can ask for anything
         welcome = [build_welcome(channel.number)]
         socket.send_fds(channel.socket, welcome, [pages.daemon_fd, pages.client_fd])
         pages.close_fds()
@@ -495,7 +496,6 @@ class Daemon:
         if pidfd >= 0:
             drop = partial(self._drop, channel)
             self.loop.watch(pidfd, drop, drop)
-        self.set_splits()
         self.foreground.arrived(channel)
 
     def set_splits(self) -> None:
