@@ -13,7 +13,6 @@ import contextlib
 import json
 import statistics
 import time
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -22,6 +21,7 @@ from benchmarks.gpu import stage as stages
 from benchmarks.gpu.results import Goal, Outcome, Table
 from benchmarks.gpu.stage import Stage, Way
 from benchmarks.gpu.told import Told
+from benchmarks.gpu.turns import order
 
 OURS = (stages.OVERLAP, stages.OVERLAP_MPS, stages.NOT_POLLING)
 WAYS = (stages.TIME_SLICED, stages.MPS, *OURS)
@@ -93,18 +93,6 @@ def _started(stack: contextlib.ExitStack, stage: Stage, ways: tuple[Way, ...]) -
         for program in pair:
             program.heard(READY_S)
     return pairs
-
-
-def order(titles: Sequence[str], number: int) -> list[str]:
-    """Whose turn it is in this round: each follows each other one about equally often.
-
-    These are the rows of a Latin square that is balanced for neighbours (Williams 1949); for an odd
-    number of ways every second one is read backwards.
-    """
-    many = len(titles)
-    zigzag = [place // 2 if place % 2 == 0 else many - 1 - place // 2 for place in range(many)]
-    turned = [titles[(place + number) % many] for place in zigzag]
-    return turned[::-1] if many % 2 and number % 2 else turned
 
 
 def _rounds(kind: Kind, pairs: dict[str, Pair]) -> Rows:
