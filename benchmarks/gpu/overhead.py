@@ -3,6 +3,9 @@
 Every round runs both, one right after the other, so that what slows the machine down meets them
 alike; the cost is the median of the rounds' own differences, shown with how far it can be trusted.
 Programs that are told what to do take many rounds that are too short for the machine to change in.
+Two processes of one program differ too, for as long as they live: so each of these runs without
+Headway twice, which shows what a difference of nothing looks like, and all are started afresh a few
+times, in generations.
 """
 
 from __future__ import annotations
@@ -21,10 +24,14 @@ from benchmarks.gpu import stage as stages
 from benchmarks.gpu.results import Goal, Outcome, Table
 from benchmarks.gpu.stage import Failed, Stage
 from benchmarks.gpu.told import Told
+from benchmarks.gpu.turns import order
 
-W4 = (20, 500)
-LAUNCHES, EVERY = 200_000, 1000
+W4, W4_S = (20, 500), 0.5
+LAUNCHES, EVERY = 100_000, 1000
 READY_S = 60.0
+ALIKE = {"PYTHONHASHSEED": "0"}
+"""What can be made the same in processes that are compared."""
+TWICE = "(the same, twice without)"
 
 
 @dataclass(frozen=True)
@@ -38,23 +45,24 @@ class Case:
     """Smaller is better."""
     goal: float
     rounds: int
+    """Of each generation."""
+    generations: int = 1
     relative: bool = True
     """The goal is a fraction of the value without Headway, or a number of its own."""
     same: tuple[str, ...] = ()
     """What must be the same in every run."""
     short: Mapping[str, float] | None = None
-    """What makes a round, for a program that is started once and told: starting takes long."""
+    """What makes a round, for a program that is told: starting takes long."""
 
 
 def cases(quick: bool) -> list[Case]:
-    seconds = 0.5 if quick else 1.0
-    rounds = 3 if quick else 4
+    rounds = 3 if quick else 8
     us, kernels = W4
     return [
         Case(
             "W4's greedy loop",
             "us per job",
-            lambda stage: stage.app("lp", us, kernels, 0, seconds),
+            lambda stage: stage.app("lp", us, kernels, 0, W4_S),
             lambda said: us * kernels / said["busy"],
             goal=0.02,
             rounds=rounds,
@@ -80,47 +88,100 @@ def _torch(title: str, command: list[str], short: Mapping[str, float], quick: bo
         lambda _: command,
         lambda said: 1000 / float(said["per_s"]),
         goal=0.01,
-        rounds=6 if quick else 40,
+        rounds=6 if quick else 14,
+        generations=1 if quick else 3,
         same=("hash",),
         short=short,
     )
 
 
 @dataclass(frozen=True)
-class Cost:
-    without: list[float]
-    under: list[float]
-    goal: float
-    relative: bool
+class Difference:
+    """Between two runs of every round, generation after generation."""
+
+    before: list[float]
+    after: list[float]
+    relative: bool = True
+    generations: int = 1
 
     @property
-    def differences(self) -> list[float]:
-        pairs = zip(self.without, self.under, strict=True)
+    def rounds(self) -> list[float]:
+        pairs = zip(self.before, self.after, strict=True)
         return [(b - a) / a if self.relative else b - a for a, b in pairs]
 
     @property
     def spread(self) -> spread.Spread:
-        return spread.spread(self.differences)
+        return spread.spread(self.rounds)
 
     @property
-    def middle(self) -> float:
-        return self.spread.median
+    def median(self) -> float:
+        return statistics.median(self.rounds)
+
+    @property
+    def medians(self) -> list[float]:
+        """Of each generation: further apart than chance has it, they say that processes differ."""
+        found, many = self.rounds, len(self.before) // self.generations
+        return [statistics.median(found[at : at + many]) for at in range(0, len(found), many)]
+
+    def shown(self, value: float) -> str:
+        return f"{value:+.2%}" if self.relative else f"{value:+.0f}"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What the runs of every round took, generation after generation."""
+
+    without: list[float]
+    under: list[float]
+    again: list[float]
+    """Without once more; empty where every run is a process of its own."""
+    relative: bool = True
+    generations: int = 1
+
+    @property
+    def plain(self) -> list[float]:
+        """Every round without Headway: of two runs the mean."""
+        if not self.again:
+            return self.without
+        return [statistics.mean(two) for two in zip(self.without, self.again, strict=True)]
+
+    @property
+    def found(self) -> Difference:
+        return Difference(self.plain, self.under, self.relative, self.generations)
+
+    @property
+    def of_nothing(self) -> Difference:
+        """The second run without Headway against the first."""
+        return Difference(self.without, self.again, self.relative, self.generations)
+
+    @property
+    def one_by_one(self) -> Difference:
+        """Against each run without Headway. Where noise only ever slows down, the mean of two runs
+        is more often above a third than below it, and hides some of what that one costs."""
+        under = self.under * 2 if self.again else self.under
+        return Difference(self.without + self.again, under, self.relative)
 
 
 def compare(stage: Stage, case: Case) -> Cost:
-    """Both, round by round; what is computed must be the same each time."""
-    cost = Cost([], [], case.goal, case.relative)
-    first: dict[str, Any] = {}
-    with contextlib.ExitStack() as stack:
-        managed = stack.enter_context(stages.daemon(stage))
+    """All, round by round; what is computed must be the same each time."""
+    cost = Cost([], [], [], case.relative, case.generations)
+    first, full = dict[str, Any](), dict[str, Any]()
+    with stages.daemon(stage) as managed:
         ways = {"without": (stage, case.command(stage))}
         ways["under"] = (managed, [*stages.run_as("alone"), *case.command(stage)])
-        run = _afresh(ways) if case.short is None else _told(stack, ways, case)
-        for number in range(case.rounds):
-            for way in list(ways)[:: -1 if number % 2 else 1]:  # who goes first may matter
-                said = run[way]()
-                _check(case, said, first)
-                getattr(cost, way).append(case.value(said))
+        if case.short is not None:
+            ways["again"] = ways["without"]
+        for generation in range(case.generations):
+            numbers = range(generation * case.rounds, (generation + 1) * case.rounds)
+            with contextlib.ExitStack() as stack:
+                if case.short is None:
+                    run = _afresh(ways)
+                else:
+                    run = _told(stack, _turned(ways, generation), case, full)
+                for way in (way for number in numbers for way in order(list(ways), number)):
+                    said = run[way]()
+                    _check(case, said, first)
+                    getattr(cost, way).append(case.value(said))
     return cost
 
 
@@ -142,13 +203,19 @@ def _afresh(ways: Ways) -> Runs:
     return {way: partial(run, *found) for way, found in ways.items()}
 
 
-def _told(stack: contextlib.ExitStack, ways: Ways, case: Case) -> Runs:
+def _turned(ways: Ways, generation: int) -> Ways:
+    """Each is the first to start in one generation: who is may matter."""
+    by = generation % len(ways)
+    return dict([*ways.items()][by:] + [*ways.items()][:by])
+
+
+def _told(stack: contextlib.ExitStack, ways: Ways, case: Case, first: dict[str, Any]) -> Runs:
     """Each does its work at full length first, which is compared and does not count. From then on
     all are on the same CPU, for some are slower than others; no two of them work at once."""
-    programs = {way: Told(at, command, {}) for way, (at, command) in ways.items()}
+    programs = {way: Told(at, command, ALIKE) for way, (at, command) in ways.items()}
     for program in programs.values():
         stack.callback(program.end)
-    wish, first = {"at": 0, "graph": False}, dict[str, Any]()
+    wish = {"at": 0, "graph": False}
     for program in programs.values():
         program.heard(READY_S)
         _check(case, program.go(60, json.dumps(wish)), first)
@@ -166,26 +233,43 @@ def measure(stage: Stage, quick: bool) -> Outcome:
         except Failed as error:  # the other programs may still be measured
             outcome.error += f"{case.title}: {error}; "
             continue
-        rows.append(_row(case, cost))
-        print(*rows[-1], sep="  ", flush=True)
-        outcome.goals.append(Goal(f"{case.title}: cost", cost.middle, case.goal))
-        outcome.data[case.title] = {**asdict(cost), "spread": asdict(cost.spread)}
-    head = ["one program alone", "", "without", "with Headway", "cost", spread.COLUMN]
-    head += ["middle half", "smallest - largest", "rounds"]
+        rows.extend(found := _rows(case, cost))
+        print(*("  ".join(row) for row in found), sep="\n", flush=True)
+        outcome.goals.append(Goal(f"{case.title}: cost", cost.found.median, case.goal))
+        outcome.data[case.title] = _data(cost)
+    head = ["one program alone", "", "without", "with Headway", "cost", "one by one", spread.COLUMN]
+    head += ["middle half", "smallest - largest", "rounds", "median of each generation"]
     outcome.tables.append(Table("", head, rows))
     outcome.notes.append(
         "The loop's checksum and PyTorch's outputs and losses: the same in every run, or it fails. "
-        "PyTorch with and without Headway is on one and the same CPU."
+        "PyTorch's processes are on one and the same CPU, two of them without Headway: its cost is "
+        "against the mean of their two runs in the same round, and one by one against each. Below "
+        "it, the second of them is against the first: what is found of no difference at all. Each "
+        "generation is of new processes; the interval takes all rounds for independent."
     )
     return outcome
 
 
-def _row(case: Case, cost: Cost) -> list[str]:
-    def shown(value: float) -> str:
-        return f"{value:+.2%}" if cost.relative else f"{value:+.0f}"
+def _data(cost: Cost) -> dict[str, Any]:
+    parts = {"cost": cost.found} | ({"of_nothing": cost.of_nothing} if cost.again else {})
+    found = {
+        name: {"spread": asdict(part.spread), "generations": part.medians}
+        for name, part in parts.items()
+    }
+    return {**asdict(cost), **found, "one_by_one": cost.one_by_one.median}
 
-    found = cost.spread
-    middles = (statistics.median(cost.without), statistics.median(cost.under))
-    numbers = [f"{value:.4g}" for value in middles]
-    around = (found.interval(shown), found.middle_half(shown), found.whole(shown))
-    return [case.title, case.unit, *numbers, shown(cost.middle), *around, str(found.rounds)]
+
+def _rows(case: Case, cost: Cost) -> list[list[str]]:
+    rows = [_row(case.title, case.unit, cost.found, cost.one_by_one)]
+    if cost.again:
+        rows.append(_row(TWICE, case.unit, cost.of_nothing, cost.of_nothing))
+    return rows
+
+
+def _row(title: str, unit: str, found: Difference, one_by_one: Difference) -> list[str]:
+    numbers = [f"{statistics.median(values):.4g}" for values in (found.before, found.after)]
+    of_all, shown = found.spread, found.shown
+    numbers += [shown(of_all.median), shown(one_by_one.median), of_all.interval(shown)]
+    numbers += [of_all.middle_half(shown), of_all.whole(shown), str(of_all.rounds)]
+    parts = found.medians if found.generations > 1 else []
+    return [title, unit, *numbers, ", ".join(shown(median) for median in parts)]

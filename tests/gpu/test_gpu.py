@@ -73,8 +73,8 @@ def test_the_important_program_waits_less_than_time_sliced(stage: Stage, work: s
 def test_a_program_alone_is_not_slowed_down_much(stage: Stage, number: int) -> None:
     case = overhead.cases(quick=True)[number]
     cost = overhead.compare(stage, case)
-    print(f"\n{case.title}: {cost.differences}, goal {case.goal}")
-    assert cost.middle < 5 * case.goal
+    print(f"\n{case.title}: {cost.found.rounds}, goal {case.goal}")
+    assert cost.found.median < 5 * case.goal
 
 
 def test_pytorch_computes_the_same_under_headway(torch_stage: Stage) -> None:

@@ -5,9 +5,11 @@ Do they see what they are there to see? Times mean nothing here: CPUs play three
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -123,13 +125,18 @@ TOLD = (
 import json, os, sys, time
 
 managed = "libheadway" in os.environ.get("LD_PRELOAD", "")
+log = open(__file__ + ".log", "a+")
+log.seek(0)
+afresh = "requests" in log.read()
 print(json.dumps({"ready": True}), flush=True)
 for line in sys.stdin:
     wish = json.loads(line)
     time.sleep(max(0.0, wish["at"] - time.time()))
     assert work(5) == bytes((15, 0, 0, 0))
     found = f"{wish.get('requests', 'all')} requests"
-    if f"{found}, managed {managed}" in sys.argv:
+    print(json.dumps([os.getpid(), managed, os.environ.get("PYTHONHASHSEED"), found]), file=log)
+    log.flush()
+    if {f"{found}, managed {managed}", f"{found}, afresh {afresh}"} & set(sys.argv):
         found = "something else"
     said = {"per_s": 40.0 if managed else 50.0, "hash": found}
     print(json.dumps({**said, "p99_ms": 2.0, "latencies_ms": [1.0, 2.0]}), flush=True)
@@ -165,21 +172,67 @@ def test_other_results_beside_others_are_a_missed_goal(stage: Stage, told: list[
     assert found == [1, 1], "one of the three ways"
 
 
-@pytest.mark.usefixtures("told")
-def test_what_headway_costs_is_compared_round_by_round(stage: Stage) -> None:
-    case = overhead.cases(quick=True)[-2]
+GENERATIONS = 2
+
+
+@pytest.fixture
+def case(told: list[str]) -> overhead.Case:
+    """PyTorch inference, played, with less than all rounds and generations."""
+    inference = overhead.cases(quick=False)[-2]
+    assert inference.command(Stage(Path())) == [*told, models.TOLD]
+    return replace(inference, rounds=3, generations=GENERATIONS)
+
+
+def test_what_headway_costs_is_compared_round_by_round(stage: Stage, case: overhead.Case) -> None:
     cost = overhead.compare(stage, case)
-    assert len(cost.without) == len(cost.under) == case.rounds
-    assert cost.middle == pytest.approx(0.25), "20 ms without, 25 ms under Headway"
+    assert cost.found.rounds == pytest.approx([0.25] * 6), "20 ms without, 25 ms under Headway"
+    assert cost.of_nothing.rounds == [0.0] * 6
+    assert cost.found.medians == pytest.approx([0.25] * GENERATIONS)
 
 
-@pytest.mark.parametrize("which", ["all", "50"])
-def test_other_results_under_headway_are_a_failure_however_short_the_round(
-    stage: Stage, told: list[str], which: str
+def test_every_generation_is_of_three_new_processes_that_all_take_part_in_every_round(
+    stage: Stage, case: overhead.Case, told: list[str]
 ) -> None:
-    told.append(f"{which} requests, managed True")
-    with pytest.raises(Failed, match="hash something else"):
-        overhead.compare(stage, overhead.cases(quick=True)[-2])
+    overhead.compare(stage, case)
+    told_lines = [json.loads(line) for line in Path(f"{told[1]}.log").read_text().splitlines()]
+    assert {seed for _, _, seed, _ in told_lines} == {"0"}
+    assert [said for *_, said in told_lines] == [
+        *["all requests"] * 3,
+        *["50 requests"] * 9,
+    ] * GENERATIONS
+    threes = [told_lines[at : at + 3] for at in range(0, len(told_lines), 3)]
+    assert all(sorted(managed for _, managed, *_ in three) == [0, 0, 1] for three in threes)
+    processes = [frozenset(pid for pid, *_ in three) for three in threes]
+    first, second = processes[:4], processes[4:]
+    assert len(set(first)) == len(set(second)) == 1, "the same three in every round"
+    assert len(first[0] | second[0]) == 3 * GENERATIONS
+
+
+@pytest.mark.parametrize("which", ["all requests", "50 requests"])
+@pytest.mark.parametrize("whose", ["managed True", "afresh True"])
+def test_other_results_are_a_failure_however_short_the_round(
+    stage: Stage, case: overhead.Case, told: list[str], which: str, whose: str
+) -> None:
+    told.append(f"{which}, {whose}")
+    with pytest.raises(Failed, match=f"hash something else, and {which} before"):
+        overhead.compare(stage, replace(case, command=lambda _: told))
+
+
+@pytest.mark.usefixtures("told")
+def test_what_the_measurement_resolves_is_shown_and_is_no_goal(
+    stage: Stage, case: overhead.Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overhead, "cases", lambda quick: [case])
+    outcome = overhead.measure(stage, quick=False)
+    assert not outcome.error
+    (goal,) = outcome.goals
+    assert goal.what == f"{case.title}: cost"
+    assert goal.found == pytest.approx(0.25)
+    ours, nothing = outcome.tables[0].rows
+    assert ours[:5] == [case.title, "ms each", "20", "25", "+25.00%"]
+    assert ours[-2:] == ["6", "+25.00%, +25.00%"]
+    assert nothing[:5] == [overhead.TWICE, "ms each", "20", "20", "+0.00%"]
+    assert json.loads(json.dumps(outcome.data))[case.title]["of_nothing"]["generations"] == [0, 0]
 
 
 # -- OpenGL ES and OpenCL ------------------------------------------------------------------------

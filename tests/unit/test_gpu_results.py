@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.gpu import __main__ as campaign
-from benchmarks.gpu import gates, pairs
+from benchmarks.gpu import gates, overhead, pairs
 from benchmarks.gpu import stage as stages
 from benchmarks.gpu.results import Goal, Outcome, Table
 from benchmarks.gpu.spread import confidence, spread
@@ -61,6 +61,50 @@ def test_every_way_follows_every_other_one_equally_often(many: int) -> None:
     assert all(sorted(ways) == titles for ways in rounds)
     followed = Counter(pair for ways in rounds for pair in pairwise(ways))
     assert followed == dict.fromkeys(permutations(titles, 2), 2)
+
+
+def test_a_cost_is_against_the_mean_of_both_runs_without_headway_in_the_same_round() -> None:
+    cost = overhead.Cost(
+        without=[10.0, 20.0, 40.0, 10.0, 20.0, 40.0],
+        again=[30.0, 20.0, 40.0, 10.0, 20.0, 20.0],
+        under=[21.0, 22.0, 44.0, 11.0, 26.0, 45.0],
+        generations=2,
+    )
+    assert cost.found.rounds == pytest.approx([0.05, 0.1, 0.1, 0.1, 0.3, 0.5])
+    assert cost.found.median == pytest.approx(0.1)
+    assert cost.found.medians == pytest.approx([0.1, 0.3])
+    assert cost.of_nothing.rounds == pytest.approx([2, 0, 0, 0, 0, -0.5])
+    assert cost.of_nothing.medians == pytest.approx([0, 0])
+    singles = [1.1, 0.1, 0.1, 0.1, 0.3, 0.125, -0.3, 0.1, 0.1, 0.1, 0.3, 1.25]
+    assert cost.one_by_one.rounds == pytest.approx(singles)
+
+
+def test_without_a_second_run_a_cost_is_against_the_only_one() -> None:
+    cost = overhead.Cost([4000.0, 4400.0, 4200.0], [4100.0, 4450.0, 4500.0], [], relative=False)
+    assert cost.found.rounds == cost.one_by_one.rounds == [100, 50, 300]
+    assert cost.found.shown(cost.found.median) == "+100"
+
+
+def test_one_by_one_noise_that_only_slows_down_is_not_taken_for_a_gain() -> None:
+    """Three runs that cost the same: now and then, each as often, one of them is held up."""
+    held_up = [(10.0, 10.0, 13.0), (10.0, 13.0, 10.0), (13.0, 10.0, 10.0)] * 4
+    without, under, again = (list(runs) for runs in zip(*held_up, strict=True))
+    cost = overhead.Cost(without, under, again)
+    assert cost.found.median < 0, "the mean of two is held up in twice as many rounds as the third"
+    assert cost.one_by_one.median == 0
+
+
+def test_rounds_are_enough_for_an_interval_and_every_order_of_three_is_as_frequent() -> None:
+    full, quick = overhead.cases(quick=False), overhead.cases(quick=True)
+    told = [case for case in full + quick if case.short is not None]
+    for case in full + told:
+        assert spread(range(case.rounds * case.generations)).confidence >= 0.95
+    for case in told:
+        turns = Counter(
+            tuple(order("abc", number)) for number in range(case.rounds * case.generations)
+        )
+        assert len(turns) == 6
+        assert len(set(turns.values())) == 1
 
 
 def test_w3_is_compared_with_time_slicing_of_the_same_run_and_the_others_with_the_prototype() -> (
