@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -127,7 +128,7 @@ import json, os, sys, time
 managed = "libheadway" in os.environ.get("LD_PRELOAD", "")
 log = open(__file__ + ".log", "a+")
 log.seek(0)
-afresh = "requests" in log.read()
+afresh = "50 requests" in log.read()
 print(json.dumps({"ready": True}), flush=True)
 for line in sys.stdin:
     wish = json.loads(line)
@@ -194,18 +195,18 @@ def test_every_generation_is_of_three_new_processes_that_all_take_part_in_every_
     stage: Stage, case: overhead.Case, told: list[str]
 ) -> None:
     overhead.compare(stage, case)
-    told_lines = [json.loads(line) for line in Path(f"{told[1]}.log").read_text().splitlines()]
-    assert {seed for _, _, seed, _ in told_lines} == {"0"}
-    assert [said for *_, said in told_lines] == [
-        *["all requests"] * 3,
-        *["50 requests"] * 9,
-    ] * GENERATIONS
-    threes = [told_lines[at : at + 3] for at in range(0, len(told_lines), 3)]
-    assert all(sorted(managed for _, managed, *_ in three) == [0, 0, 1] for three in threes)
+    lines = [json.loads(line) for line in Path(f"{told[1]}.log").read_text().splitlines()]
+    assert {seed for _, _, seed, _ in lines} == {"0"}
+    generation = ["all requests"] * 3 + ["50 requests"] * 3 * case.rounds
+    assert [said for *_, said in lines] == generation * GENERATIONS
+    threes = [lines[at : at + 3] for at in range(0, len(lines), 3)]
     processes = [frozenset(pid for pid, *_ in three) for three in threes]
-    first, second = processes[:4], processes[4:]
-    assert len(set(first)) == len(set(second)) == 1, "the same three in every round"
-    assert len(first[0] | second[0]) == 3 * GENERATIONS
+    assert len(set(processes)) == GENERATIONS, "the same three in every round"
+    assert len(frozenset.union(*processes)) == 3 * GENERATIONS
+    managed = [[managed for _, managed, *_ in three] for three in threes]
+    assert all(three.count(True) == 1 for three in managed)
+    rounds = managed[1 : 1 + case.rounds] + managed[-case.rounds :]
+    assert Counter(three.index(True) for three in rounds) == {0: 2, 1: 2, 2: 2}
 
 
 @pytest.mark.parametrize("which", ["all requests", "50 requests"])
