@@ -43,15 +43,15 @@ struct lane {
 };
 
 extern struct hw_turns {
-    pthread_mutex_t lock;
     struct hw_channel *channel;
-    struct lane lanes[HW_LANES];
-    uint32_t used;     /* of them; looking at all of them would be slow */
-    void *last_dirty;  /* the lane whose work went last: it is dirty for sure */
-    uint64_t unsaid;   /* groups that passed and are not counted in the page yet */
+    void *last_dirty; /* the lane whose work went last: it is dirty for sure */
+    uint64_t unsaid;  /* groups that passed and are not counted in the page yet */
+    pthread_mutex_t lock;
     uint64_t flight_ns, finished_ns, turn_ns;
     uint64_t ended; /* batches done so far */
     bool asking;    /* a thread waits for a turn */
+    uint32_t used;  /* of the lanes; looking at all of them would be slow */
+    struct lane lanes[HW_LANES];
 } hw;
 
 /* ---- lanes.c ---- */

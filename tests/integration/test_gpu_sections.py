@@ -227,7 +227,7 @@ def test_what_the_measurement_resolves_is_shown_and_is_no_goal(
     outcome = overhead.measure(stage, quick=False)
     assert not outcome.error
     (goal,) = outcome.goals
-    assert goal.what == f"{case.title}: cost"
+    assert goal.what == f"{case.title}: cost, one by one"
     assert goal.found == pytest.approx(0.25)
     ours, nothing = outcome.tables[0].rows
     assert ours[:5] == [case.title, "ms each", "20", "25", "+25.00%"]
