@@ -224,8 +224,9 @@ def test_a_new_daemon_knows_what_was_wished_of_programs_that_run(
         entries = [managed.entry(program) for program in (important, plain)]
         return [[entry.get(fact) for fact in facts] for entry in entries]
 
+    managed.daemon.ask(do="set", task=plain.name, priority="2")
     before = seen()
-    assert before[0][1:3] == ["overlap", "9"]
+    assert [facts[2] for facts in before] == ["9", "2"]
     managed.daemon.kill(how)
     managed.daemon = DaemonProcess(managed.daemon.folder)
     both = (important, plain)

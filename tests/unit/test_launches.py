@@ -52,6 +52,20 @@ def test_the_next_daemon_knows_what_was_wished(folder: Path, said: Request) -> N
     assert facts(Launches(folder).find(token)) == facts(requests.wish(said, UID))
 
 
+def test_the_next_daemon_knows_what_was_changed_since(folder: Path) -> None:
+    token = expect(Launches(folder))
+    second = Launches(folder)
+    assert second.find(token) is not None
+    second.change(token, {"do": "set", "task": "vip", "priority": "3"})
+    for kept in (second, Launches(folder)):
+        assert facts(kept.find(token)) == facts(requests.wish(SAID | {"priority": "3"}, UID))
+
+
+def test_what_nobody_launched_cannot_be_changed(folder: Path) -> None:
+    Launches(folder).change("0" * 32, {"priority": "9"})
+    assert not folder.exists()
+
+
 def test_what_else_a_launcher_said_is_not_written(folder: Path) -> None:
     token = expect(Launches(folder))
     assert ":7" not in (folder / token).read_text()

@@ -234,6 +234,12 @@ class Control:
             raise Refusal(problem)
         return {}
 
+    def _remember(self, changed: list[Channel], request: Request) -> None:
+        """The next daemon is to know it too, unless it is for some of a launch's processes only."""
+        others = [c for c in self._daemon.channels.values() if c not in changed]
+        for token in {c.token for c in changed} - {c.token for c in others}:
+            self._daemon.registry.launches.change(token, request)
+
     def do_set(self, request: Request, peer: Peer) -> dict[str, Any]:
         """Change policy, priority or reserve of tasks that run."""
         daemon = self._daemon
@@ -261,6 +267,7 @@ class Control:
                 if priority is not None:
                     daemon.engine.set_priority(channel.task, priority, now_ns)
                 daemon.arbiter.take_back(channel, now_ns)
+            self._remember(channels, request)
         finally:
             daemon.servers.changed()
             daemon.arbiter.decide(now_ns)

@@ -13,6 +13,7 @@ import re
 import secrets
 import time
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from pathlib import Path
 
 from headway.live import requests
@@ -31,13 +32,21 @@ NEW = ".new"
 TOKEN = re.compile(r"[0-9a-f]{32}")
 
 
+@dataclass
+class _Launch:
+    wish: Wish
+    words: Request
+    """The same as it was said: that is what files keep."""
+    shown_s: float
+    """When its token was last shown, as files say it: in seconds of the wall clock."""
+
+
 class Launches:
     """In a folder of the daemon's own; without one, in memory alone."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
-        self._known: dict[str, tuple[Wish, float]] = {}
-        """And when each was last shown, as files say it: in seconds of the wall clock."""
+        self._known: dict[str, _Launch] = {}
         self._tidied_s = time.monotonic()
 
     def expect(
@@ -47,46 +56,56 @@ class Launches:
         if time.monotonic() > self._tidied_s + TIDY_S or len(self._known) >= MOST:
             self._tidy(shown)
         token = secrets.token_hex(16)
-        self._known[token] = wish, time.time()
-        if self._folder is not None and said is not None:
-            words = {key: said[key] for key in requests.WISHES if said.get(key) is not None}
-            self._write(self._folder / token, {"uid": wish.uid, "said": words})
+        self._known[token] = _Launch(wish, _words(said or {}), time.time())
+        self._write(token)
         return token
 
     def find(self, token: str) -> Wish | None:
-        """What was said with it, by this daemon or one before."""
+        """What was said with it, to this daemon or one before."""
         if TOKEN.fullmatch(token) is None:
             return None
-        known = self._known.get(token)
-        wish = self._read(token) if known is None else known[0]
-        if wish is None:
+        launch = self._known.get(token) or self._read(token)
+        if launch is None:
             return None
-        self._known[token] = wish, time.time()
+        self._known[token] = launch
+        launch.shown_s = time.time()
         if self._folder is not None:
             with contextlib.suppress(OSError):
                 os.utime(self._folder / token)
-        return wish
+        return launch.wish
 
-    def _write(self, file: Path, found: dict[str, object]) -> None:
+    def change(self, token: str, said: Request) -> None:
+        """Something else is wanted of the program now."""
+        launch = self._known.get(token)
+        if launch is not None:
+            launch.words |= _words(said)
+            launch.wish = requests.wish(launch.words, launch.wish.uid)
+            self._write(token)
+
+    def _write(self, token: str) -> None:
         """All of it or nothing. Where that is not possible, this daemon knows it all the same."""
+        if self._folder is None:
+            return
+        launch, file = self._known[token], self._folder / token
         new = file.with_suffix(NEW)
         try:
             file.parent.mkdir(mode=0o700, exist_ok=True)
-            new.write_text(json.dumps(found))
+            new.write_text(json.dumps({"uid": launch.wish.uid, "said": launch.words}))
             new.rename(file)
         except OSError as error:
             log(f"{file}: {error.strerror}; a later daemon will not know the program")
             with contextlib.suppress(OSError):
                 new.unlink()
 
-    def _read(self, token: str) -> Wish | None:
+    def _read(self, token: str) -> _Launch | None:
         if self._folder is None:
             return None
         try:
             found = json.loads(read_plain(str(self._folder / token), MAX_BYTES))
             if not isinstance(found, dict) or not isinstance(found.get("said"), dict):
                 raise ValueError("expected a user and what was said")
-            return requests.wish(found["said"], int(found["uid"]))
+            words = _words(found["said"])
+            return _Launch(requests.wish(words, int(found["uid"])), words, 0.0)
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
@@ -99,7 +118,7 @@ class Launches:
         self._tidied_s = time.monotonic()
         for token in shown:
             self.find(token)
-        last = self._files() | {token: last_s for token, (_, last_s) in self._known.items()}
+        last = self._files() | {token: launch.shown_s for token, launch in self._known.items()}
         oldest_first = sorted(last, key=last.__getitem__)
         for number, token in enumerate(oldest_first):
             if number <= len(last) - MOST or last[token] < time.time() - KEPT_S:
@@ -118,3 +137,8 @@ class Launches:
             for file in () if self._folder is None else self._folder.iterdir():
                 found[file.name] = file.lstat().st_mtime
         return found
+
+
+def _words(said: Request) -> Request:
+    """What of it is about the program."""
+    return {key: said[key] for key in requests.WISHES if said.get(key) is not None}
