@@ -18,8 +18,9 @@ from headway.engine.policies.prt import Prt
 from headway.engine.priorities import EarliestDeadline, Fixed, PriorityRule
 from headway.engine.reserves import ReserveSpec
 from headway.live import turns
-from headway.live.arbiter import KEEP_FROM_TURNS_NS, Arbiter, Bounds
+from headway.live.arbiter import Arbiter, Bounds
 from headway.live.channel import Channel
+from headway.live.leases import KEEP_FROM_TURNS_NS
 from headway.live.protocol import COMPLETE, RELEASE, SUBMIT, TURNS, WITHDRAW, Message
 from headway.sim.checker import Checker
 from tests.unit import test_arbiter

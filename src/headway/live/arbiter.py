@@ -5,8 +5,8 @@ the GPU, its holder passes its gate without asking. When somebody does, the leas
 page first and the holder's page is read after that; a holder that was about to go does it the other
 way round, so one of the two notices the other.
 
-A holder that is more important than all who wait keeps its lease while it goes on using it, just as
-the policies' hold-off keeps an idle GPU for it; both end when somebody's patience does.
+What is on the GPU and what it costs is in online.py; how long a lease is kept in leases.py, and of
+programs that take turns in turns.py.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 from headway.engine.core import Engine
 from headway.engine.model import Group, Lease
-from headway.live import turns
+from headway.live import leases, turns
 from headway.live.channel import Channel
-from headway.live.pages import Pages
+from headway.live.online import Online
 from headway.live.protocol import (
     COMPLETE,
     RELEASE,
@@ -28,17 +28,6 @@ from headway.live.protocol import (
     Message,
     ProtocolError,
 )
-
-FASTEST_NS = 100
-"""No gate is passed faster than that."""
-LOOK_AGAIN_NS = 500_000
-"""How soon a lease that is in use is looked at again while others as important wait."""
-KEEP_FROM_TURNS_NS = 500_000
-"""For how long an idle lease is kept at most while only less important turns wait: they give the
-GPU back within a window."""
-LOOK_LATER_NS = 5_000_000
-"""The same while only less important ones wait that use the CPU themselves, as software that draws
-does: each look takes CPU time from them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +50,10 @@ class Arbiter:
         self.bounds = bounds
         self._grant = grant
         self._by_task: dict[str, Channel] = {}
-        self._online: dict[Channel, None] = {}
-        """Whose groups are online, in order of dispatch: one, unless a policy lets more through."""
+        self.online = Online(engine, bounds.hold_ns)
         self._turners: dict[Channel, None] = {}
         """Channels that take turns."""
         self._looking = False
-        self._finished_ns = 0
-        """When the group before was done."""
         self._due_ns: int | None = None
         """The tick at which what has changed is decided on."""
         self.grants = 0
@@ -82,10 +68,10 @@ class Arbiter:
         task = channel.task
         if task is None:
             return
-        self._settle(now_ns)
+        self.online.settle(now_ns)
         self._by_task.pop(task.name, None)
         self._turners.pop(channel, None)
-        self._end(channel, now_ns)
+        self.online.end(channel, now_ns)
         self.engine.advance(now_ns)
         self.engine.remove_task(task, now_ns)
         channel.task = None
@@ -93,7 +79,7 @@ class Arbiter:
 
     def heard(self, channel: Channel, message: Message, now_ns: int) -> None:
         """A message of a channel that has a task."""
-        self._settle(now_ns)
+        self.online.settle(now_ns)
         if message.type == SUBMIT:
             if message.units and channel.turns and message.units == channel.asks:
                 return  # it was seen before it was heard
@@ -107,7 +93,7 @@ class Arbiter:
         elif message.type == WITHDRAW:
             self._withdrawn(channel, message, now_ns)
         elif message.type == TURNS:
-            channel.turns = channel not in self._online
+            channel.turns = channel not in self.online.channels
             self._turners[channel] = None
             if channel.pages is not None:
                 channel.pages.set_looks(self._looking)
@@ -139,22 +125,16 @@ class Arbiter:
             asks, busy = pages.asks, pages.busy
             if asks != channel.asks and busy:
                 channel.asks, changed = asks, True
-                self._settle(now_ns)
+                self.online.settle(now_ns)
                 self._close_gates(channel)
                 self._submit(channel, 0, now_ns)
-            elif not busy and self._rests(channel, pages):
+            elif not busy and turns.rests(channel, pages):
                 channel.asks, changed = asks, True
-                self._settle(now_ns)
+                self.online.settle(now_ns)
                 self._released(channel, now_ns, rests=True)
         if changed:
             self.decide(now_ns)
         return changed
-
-    def _rests(self, channel: Channel, pages: Pages) -> bool:
-        """Of one that is not busy: whether it was, and somebody waits for it or for nothing."""
-        if channel.leased:
-            return pages.jobs != channel.jobs and (channel.revoked or pages.wanted)
-        return channel.task is not None and channel.task.waiting is not None and not channel.asked
 
     # -- groups ------------------------------------------------------------------------------
 
@@ -164,7 +144,7 @@ class Arbiter:
         task = channel.task
         if task is None or (task.reserve is not None and task.reserve.budget_ns <= 0):
             return
-        for holder in self._online:
+        for holder in self.online.channels:
             less = holder.task is not None and holder.task.rank > task.rank
             if less and holder.turns and holder.leased and holder.pages is not None:
                 holder.pages.set_lease(False)
@@ -179,7 +159,7 @@ class Arbiter:
         assert task is not None
         # Whatever was online is over: a program sends one group at a time, and asks under a lease
         # only if it could not see it yet.
-        self._end(channel, now_ns)
+        self.online.end(channel, now_ns)
         if task.waiting is not None:
             self.engine.withdraw(task, now_ns)
         self.engine.advance(now_ns)
@@ -194,11 +174,11 @@ class Arbiter:
             channel.pages.set_waits(True)
 
     def _completed(self, channel: Channel, message: Message, now_ns: int) -> None:
-        if channel not in self._online or channel.leased or message.seq != channel.seq:
+        if channel not in self.online.channels or channel.leased or message.seq != channel.seq:
             return  # it lost the GPU meanwhile, and was charged then
         if channel.group is not None:
             channel.group.frame = message.frame
-        self._end(channel, now_ns)
+        self.online.end(channel, now_ns)
         self.engine.advance(now_ns)
         self._maybe_lease(channel, now_ns)
 
@@ -225,8 +205,8 @@ class Arbiter:
         assert task is not None
         if message.seq != channel.seq or channel.leased:
             return
-        if channel in self._online:
-            self._end(channel, now_ns)
+        if channel in self.online.channels:
+            self.online.end(channel, now_ns)
         elif task.waiting is not None:
             self._withdraw(channel, now_ns)
 
@@ -253,15 +233,16 @@ class Arbiter:
         """Take decisions until none changes anything. Budgets are brought up to date first: a
         message may have been read before the timer that was due."""
         self._due_ns = None
-        self._settle(now_ns)
+        self.online.settle(now_ns)
         self.engine.advance(now_ns)
-        for holder in [c for c in self._online if c.leased]:
+        for holder in [c for c in self.online.channels if c.leased]:
             self._review(holder, now_ns)
         group = self.engine.dispatch(now_ns)
         while group is not None:
             self._let_go(group, now_ns)
             group = self.engine.dispatch(now_ns)
-        self._set_bounds(now_ns)
+        self.online.set_bounds(now_ns)
+        self._set_at_once()
 
     def _review(self, holder: Channel, now_ns: int) -> None:
         """May this lease be kept, and until when?"""
@@ -274,8 +255,10 @@ class Arbiter:
             return
         if holder.turns:
             holder.keep_ns = turns.ends_ns(self.engine, holder, now_ns)
+        elif wanted:
+            holder.keep_ns = leases.keep_until_ns(self.engine, holder, self._waiting(), now_ns)
         else:
-            holder.keep_ns = self._keep_until_ns(holder, now_ns) if wanted else None
+            holder.keep_ns = None
         if holder.keep_ns is not None and now_ns >= holder.keep_ns:
             self._revoke(holder, now_ns)
         elif holder.turns and holder.pages is not None:
@@ -292,7 +275,7 @@ class Arbiter:
     def _let_go(self, group: Group, now_ns: int) -> None:
         """The engine decided; tell the program."""
         channel = self._by_task[group.task.name]
-        self._go(channel, now_ns)
+        self.online.go(channel, now_ns)
         if channel.turns:
             self._lend(channel, now_ns)
         channel.groups += 1
@@ -301,32 +284,22 @@ class Arbiter:
             channel.asked = False
             self._grant(channel)
 
-    def _set_bounds(self, now_ns: int) -> None:
-        """A long group harms nobody until somebody waits: from then on it has so much time."""
-        if not self.engine.queue.entries:
-            for channel in self._online:
-                channel.bound_ns = None
-        else:
-            for channel in self._online:
-                if channel.bound_ns is None and (channel.revoked or not channel.leased):
-                    channel.bound_ns = now_ns + self.bounds.hold_ns
-        self._set_at_once()
-
     def _set_at_once(self) -> None:
         """Tell those who could go at once whether they may, before they ask."""
+        online = self.online.channels
         for channel in self._turners:
             task, pages = channel.task, channel.pages
             if task is None or pages is None or not task.policy.at_once:
                 continue
             funded = task.reserve is None or task.reserve.budget_ns > 0
-            first = all(c.task is None or c.task.rank > task.rank for c in self._online)
-            pages.set_at_once(funded and first and channel not in self._online)
+            first = all(c.task is None or c.task.rank > task.rank for c in online)
+            pages.set_at_once(funded and first and channel not in online)
 
     def tick(self, now_ns: int) -> None:
         """Timers: replenishments, policies, and groups that take too long."""
-        self._settle(now_ns)
+        self.online.settle(now_ns)
         if self.engine.queue.entries:
-            for channel in list(self._online):
+            for channel in list(self.online.channels):
                 if channel.bound_ns is not None and now_ns >= channel.bound_ns:
                     channel.overdue += 1
                     self._part(channel, now_ns)
@@ -334,13 +307,14 @@ class Arbiter:
 
     def next_timer_ns(self) -> int | None:
         """When `tick` has something to do."""
+        online = self.online.channels
         times = [self._due_ns, self.engine.next_timer_ns()]
-        times.extend(c.keep_ns for c in self._online if c.leased and not c.revoked)
-        times.extend(turns.period_ends_ns(c) for c in self._online)
+        times.extend(c.keep_ns for c in online if c.leased and not c.revoked)
+        times.extend(turns.period_ends_ns(c) for c in online)
         wanted = bool(self.engine.queue.entries)
         if wanted:
-            times.extend(channel.bound_ns for channel in self._online)
-        drains = [c for c in self._online if c.turns and c.revoked]
+            times.extend(channel.bound_ns for channel in online)
+        drains = [c for c in online if c.turns and c.revoked]
         if drains and wanted:
             look_ns = turns.DRAIN_SPIN_NS if self._looking else turns.DRAIN_NS
             times.append(self.engine.now_ns + look_ns)
@@ -349,47 +323,15 @@ class Arbiter:
         soonest_ns = min((time for time in times if time is not None), default=None)
         return None if soonest_ns is None else self._on_tick_ns(soonest_ns)
 
-    def _go(self, channel: Channel, now_ns: int) -> None:
-        self._online[channel] = None
-        channel.online_since_ns = now_ns
-
     def _part(self, holder: Channel, now_ns: int) -> None:
         """A turn that was taken back is over. What waits on the GPU for the next one asks for it:
         its program may have nothing to say for long. One that gets nothing done has to say
         something first, or turn after turn would be its own."""
-        self._end(holder, now_ns)
+        self.online.end(holder, now_ns)
         if not holder.turns or holder.pages is None or not holder.pages.client.pending:
             return
         if not turns.is_over(holder, now_ns):
             self._submit(holder, 0, now_ns)
-
-    def _end(self, channel: Channel, now_ns: int) -> None:
-        """Whatever the channel has online is over.
-
-        It ran from max(submit, previous finish) to now, where it was submitted when it was let go:
-        all of it times of the daemon's own, for a client could say anything."""
-        if channel not in self._online:
-            return
-        del self._online[channel]
-        group, since_ns = channel.group, channel.online_since_ns
-        start_ns = now_ns if since_ns is None else max(since_ns, self._finished_ns)
-        if channel.leased:
-            self.tell_passed(channel, now_ns)
-            said_ns = 0 if channel.pages is None else channel.pages.used_ns
-            start_ns = max(start_ns, now_ns - self.used_ns(channel, now_ns))
-            channel.used_before_ns = said_ns
-            if group is not None:
-                start_ns = min(start_ns, now_ns - group.charged_ns)
-            channel.leased = channel.revoked = False
-            channel.wanted_ns = channel.keep_ns = channel.revoked_ns = None
-            if channel.pages is not None:
-                channel.pages.set_lease(False)
-                if channel.turns:
-                    channel.pages.set_waits(False)
-        channel.group = channel.online_since_ns = channel.bound_ns = None
-        self._finished_ns = now_ns
-        if group is not None:
-            self.engine.complete(group, start_ns, now_ns)
 
     # -- leases ------------------------------------------------------------------------------
 
@@ -397,7 +339,7 @@ class Arbiter:
         """Nobody else wants the GPU, or nobody as important: whoever used it last may go on
         without asking."""
         task, pages = channel.task, channel.pages
-        if task is None or pages is None or self._online or not self.bounds.leases:
+        if task is None or pages is None or self.online.channels or not self.bounds.leases:
             return
         if self.bounds.tick_ns is not None:  # a decision, and this is between two ticks
             return
@@ -406,7 +348,7 @@ class Arbiter:
         if self.engine.queue.entries:
             if channel.turns or self.engine.best_ready_rank() <= task.rank:
                 return
-            if self._patience_ends_ns(channel) <= now_ns:
+            if leases.patience_ends_ns(self.engine, channel) <= now_ns:
                 return
         channel.group = Lease(task, channel.index)
         channel.index += 1
@@ -418,69 +360,16 @@ class Arbiter:
             if decided is not None:
                 self._let_go(decided, now_ns)
             return
-        self._go(channel, now_ns)
+        self.online.go(channel, now_ns)
         self._lend(channel, now_ns)
 
     def _lend(self, channel: Channel, now_ns: int) -> None:
         """What the channel has online is a lease."""
-        channel.leased, channel.revoked = True, False
-        channel.since_lease_ns = channel.booked_ns = now_ns
         self.leases += 1
-        if channel.pages is not None:
-            channel.told_ns, channel.told = now_ns, channel.pages.counts
-            channel.passed_before, _, used_ns = channel.told
-            if channel.turns:  # what they used may be said after their end: the next one pays
-                channel.jobs = channel.pages.jobs
-            else:
-                channel.used_before_ns = used_ns
-            if channel.task is not None and channel.task.rule.per_group:
-                channel.jobs_before = channel.pages.client.jobs
-            channel.pages.set_lease(True)
+        leases.begin(channel, now_ns)
         if channel.turns:
             self._want(channel, bool(self.engine.queue.entries), now_ns)
             channel.keep_ns = turns.ends_ns(self.engine, channel, now_ns)
-
-    def tell_passed(self, channel: Channel, now_ns: int) -> None:
-        """Say what a lease was used for since this was last told. The program counts; nothing it
-        says can be more than there was time for."""
-        if channel.task is None or channel.pages is None or not channel.leased:
-            return
-        seen, before = channel.pages.counts, channel.told
-        time_ns = now_ns - channel.told_ns
-        most = (time_ns // FASTEST_NS, time_ns // FASTEST_NS, time_ns)
-        grown = [max(0, min(s - b, m)) for s, b, m in zip(seen, before, most, strict=True)]
-        channel.told_ns, channel.told = now_ns, seen
-        if any(grown):
-            self.engine.tell("passed", channel.task, *grown, at_ns=now_ns)
-
-    def _patience_ends_ns(self, holder: Channel) -> int:
-        """Until when those who wait let the holder go first: not at all if one of them is more
-        important, or, unless the policy passes equals, as important."""
-        task = holder.task
-        if task is None or not task.policy.patience_ns:
-            return 0
-        best_rank = self.engine.best_ready_rank()
-        if best_rank < task.rank or (best_rank == task.rank and not task.policy.passes_equals):
-            return 0
-        return min(g.ready_ns for g in self.engine.ready()) + task.policy.patience_ns
-
-    def _keep_until_ns(self, holder: Channel, now_ns: int) -> int:
-        """When its lease has to be looked at again: by then it is idle for the hold-off (equals are
-        not held off, only passed), or the patience of the others is over."""
-        task, pages = holder.task, holder.pages
-        if task is None or pages is None:
-            return now_ns
-        page = pages.client
-        last_ns = max(min(page.last_ns, now_ns), holder.since_lease_ns)
-        pause_ns = task.policy.holdoff_ns if self.engine.best_ready_rank() > task.rank else 0
-        waiting = [self._by_task[group.task.name].turns for group in self.engine.ready()]
-        if all(waiting):
-            pause_ns = min(pause_ns, KEEP_FROM_TURNS_NS)
-        look_ns = pause_ns or LOOK_AGAIN_NS
-        if pause_ns and not any(waiting):
-            look_ns = max(pause_ns, LOOK_LATER_NS)
-        idle_ns = now_ns + look_ns if page.busy else last_ns + pause_ns
-        return min(idle_ns, self._patience_ends_ns(holder))
 
     def take_back(self, channel: Channel, now_ns: int) -> None:
         """Its circumstances changed, say by a reserve: it must ask for every group again. A new
@@ -495,57 +384,14 @@ class Arbiter:
         if pages is not None:
             pages.set_lease(False)
         holder.revoked, holder.revoked_ns = True, now_ns
-        holder.bound_ns = now_ns + self.bounds.hold_ns
+        self.online.bound(holder, now_ns)
         if pages is None or not pages.busy:
             # Its hold-off is over with the lease; a GPU of its own is not to wait for it once more.
-            rests = holder.turns or self._turner_waits()
-            self._end(holder, now_ns)
+            rests = holder.turns or any(channel.turns for channel in self._waiting())
+            self.online.end(holder, now_ns)
             if rests and holder.task is not None:
                 self.engine.rest(holder.task, now_ns)
 
-    def _turner_waits(self) -> bool:
-        return any(self._by_task[group.task.name].turns for group in self.engine.ready())
-
-    # -- turns that go on --------------------------------------------------------------------
-
-    def _settle(self, now_ns: int) -> None:
-        """Where the period of a reserve ended in a turn, charge what was used until then, before
-        the replenishment. Time is charged once: where several are on the GPU together, to the first
-        of them."""
-        ended = [(c, times) for c in self._online if (times := turns.ended_ns(c, now_ns))]
-        if not ended:
-            return
-        first = next(iter(self._online))
-        for holder, times in ended:
-            holder.booked_ns = times[-1]
-            if holder is first:
-                for until_ns in times:
-                    self._charge_part(holder, until_ns, now_ns)
-        self.engine.advance(now_ns)
-
-    def _charge_part(self, holder: Channel, until_ns: int, now_ns: int) -> None:
-        """What it used, as at the end of a turn, and what is on the GPU and was not said yet; no
-        more than there was time for, and less what it was charged before."""
-        group, since_ns = holder.group, holder.online_since_ns
-        if group is None or since_ns is None:
-            return
-        lasted_ns = until_ns - max(since_ns, self._finished_ns)
-        used_ns = max(self.used_ns(holder, until_ns), turns.used_by_now_ns(holder, lasted_ns))
-        amount_ns = min(used_ns, lasted_ns) - group.charged_ns
-        if amount_ns > 0:
-            self.engine.charge(group, amount_ns, until_ns, now_ns)
-            for other in self._online:
-                if other is not holder and other.online_since_ns is not None:
-                    other.online_since_ns = max(other.online_since_ns, until_ns)
-
-    def used_ns(self, holder: Channel, now_ns: int) -> int:
-        """What a lease was used for: what its holder says, and at least the time for which the
-        others had to wait for it."""
-        said_ns, waited_ns = 0, 0
-        if holder.pages is not None:
-            said_ns = holder.pages.used_ns - holder.used_before_ns
-        if holder.wanted_ns is not None:
-            waited_ns = now_ns - holder.wanted_ns
-        elif holder.bound_ns is not None:
-            waited_ns = now_ns - (holder.bound_ns - self.bounds.hold_ns)
-        return max(said_ns, waited_ns, 0)
+    def _waiting(self) -> list[Channel]:
+        """Those who could go now."""
+        return [self._by_task[group.task.name] for group in self.engine.ready()]

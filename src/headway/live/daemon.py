@@ -30,7 +30,7 @@ from headway.engine.policies.prt import Prt
 from headway.engine.predictors import Predictor
 from headway.engine.reading import BadInput
 from headway.engine.spec import Spec
-from headway.live import paths
+from headway.live import leases, paths
 from headway.live.arbiter import Arbiter, Bounds
 from headway.live.channel import Channel, peer_of
 from headway.live.control import Control
@@ -402,7 +402,7 @@ class Daemon:
                 channel.pages.beat(now_ns)
                 if (channel.number + self._beats_so_far) % rounds == 0:
                     sample(self, channel, now_ns)
-                self.arbiter.tell_passed(channel, now_ns)
+                leases.tell_passed(self.engine, channel, now_ns)
             elif now_ns - channel.since_ns > HELLO_NS:
                 self._drop(channel)
 

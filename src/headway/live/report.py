@@ -75,7 +75,8 @@ def sample(daemon: Daemon, channel: Channel, now_ns: int) -> ClientPage | None:
     page = pages.client
     used_ns = 0
     if channel.leased:  # no more than is possible, whatever the page says
-        used_ns = min(daemon.arbiter.used_ns(channel, now_ns), now_ns - channel.since_lease_ns)
+        used_ns = daemon.arbiter.online.used_ns(channel, now_ns)
+        used_ns = min(used_ns, now_ns - channel.since_lease_ns)
     daemon.stats.sampled(task, page.frames, used_ns, now_ns)
     return page
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from headway.engine.core import Engine
 from headway.engine.model import Task
 from headway.live.channel import Channel
+from headway.live.pages import Pages
 
 SLICE_NS = 8_000_000
 """For how long equals do not take turns from each other: changing hands costs some 0.1 ms."""
@@ -156,6 +157,13 @@ def drains(holder: Channel, now_ns: int) -> bool:
         return page.drains
     likely_ns = max(holder.pages.window_ns, page.piece_ns) * 5 // 4 + TRAIL_NS
     return holder.revoked_ns is not None and now_ns < holder.revoked_ns + likely_ns
+
+
+def rests(channel: Channel, pages: Pages) -> bool:
+    """Of one that is not busy: whether it was, and somebody waits for it or for nothing."""
+    if channel.leased:
+        return pages.jobs != channel.jobs and (channel.revoked or pages.wanted)
+    return channel.task is not None and channel.task.waiting is not None and not channel.asked
 
 
 def is_over(holder: Channel, now_ns: int) -> bool:
