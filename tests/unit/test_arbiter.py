@@ -269,7 +269,7 @@ def test_a_failing_engine_is_replaced_and_everybody_let_go(
     for _ in range(2):
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
-        daemon._accept_client(ours)
+        daemon.clients.accept(ours)
         theirs.send(build_hello("client"))
         ends.append(theirs)
     daemon._turn()
@@ -291,7 +291,7 @@ def test_a_failing_engine_is_replaced_and_everybody_let_go(
         end.close()
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setblocking(False)
-    daemon._accept_client(ours)
+    daemon.clients.accept(ours)
     theirs.send(build_hello("again"))
     theirs.send(build_message(Message(SUBMIT, 1)))
     daemon._turn()

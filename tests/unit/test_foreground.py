@@ -43,7 +43,7 @@ class Bench:
         )
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
-        self.daemon._accept_client(ours)
+        self.daemon.clients.accept(ours)
         theirs.send(build_hello(name, token))
         self._ends.append(theirs)
         self.daemon._turn()
@@ -65,7 +65,7 @@ class Bench:
         for end in self._ends:
             end.close()
         for channel in list(self.daemon.channels.values()):
-            self.daemon._drop(channel)
+            self.daemon.clients.drop(channel)
         self.daemon.foreground.watcher.close()
         self.daemon.loop.close()
 

@@ -70,8 +70,9 @@ def command(
     from headway.engine.units import DurationError, parse_duration
     from headway.live import launcher, paths
     from headway.live.arbiter import Bounds
-    from headway.live.daemon import Daemon, DaemonError
+    from headway.live.daemon import Daemon
     from headway.live.servers import Inherit
+    from headway.live.startup import DaemonError
     from headway.live.wishes import parse_address
 
     durations_ns = {}
