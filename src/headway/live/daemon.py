@@ -349,7 +349,7 @@ class Daemon:
         self.arbiter.grants, self.arbiter.leases = grants, leases
         self.servers.start_over(self.engine)
 
-    # -- what others ask of it ----------------------------------------------------------------
+    # -- what others ask of it ---------------------------------------------------------------
 
     def set_splits(self) -> None:
         """Who is there has changed, or what they may do."""
