@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import headway
+from headway.live import tasks
 from tests.integration.daemon_client import Actor, DaemonProcess, running_daemon, wait_until
 
 pytestmark = pytest.mark.live
@@ -84,6 +86,59 @@ def test_a_daemon_that_dies_is_not_waited_for(daemon: DaemonProcess) -> None:
             done.append("the next job, though nobody grants it")
     assert done
     assert headway.current() is None
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_a_task_goes_on_under_the_next_daemon(
+    daemon: DaemonProcess, monkeypatch: pytest.MonkeyPatch, how: signal.Signals
+) -> None:
+    monkeypatch.setattr(tasks, "AGAIN_S", 0.0)
+    monkeypatch.setattr(tasks, "AGAIN_AT_MOST_S", 0.01)
+    with headway.task("worker", priority=7, reserve="5ms/20ms"):
+        daemon.kill(how)
+        with headway.job():
+            pass
+        assert headway.current() is None
+        with running_daemon(daemon.folder) as second:
+
+            def is_served() -> bool:
+                with headway.job():
+                    return second.names() == ["worker"]
+
+            wait_until(is_served, "the task is known to the next daemon")
+            entry = second.one("worker")
+            assert (entry["priority"], entry["capacity_ns"]) == ("7", 5_000_000)
+
+
+def test_a_daemon_that_is_stopped_is_looked_for_but_seldom(
+    daemon: DaemonProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    with headway.task("worker", priority=1):
+        daemon.kill(signal.SIGSTOP)
+        with headway.job():
+            pass  # and here it is found out
+        monkeypatch.setattr(tasks, "_ask", lambda request, *_: asked.append(request))
+        for _ in range(1000):
+            with headway.job():
+                pass
+        daemon.kill(signal.SIGCONT)
+    assert len(asked) <= 3
+
+
+def test_what_a_managed_program_said_of_itself_outlives_the_daemon(daemon: DaemonProcess) -> None:
+    """It runs on without its channel, and comes back."""
+    daemon.ask(do="become", name="outer", priority=3)
+    daemon.ask(do="become", name="inner", priority=7, reserve="2ms/10ms")
+    daemon.kill()
+    with running_daemon(daemon.folder) as second, second.client("program"):
+        assert second.one("inner")["priority"] == "7"
+        assert second.one("inner")["capacity_ns"] == 2_000_000
+        second.ask(do="unbecome")
+        assert second.one("inner")["priority"] == "3"
+        second.ask(do="unbecome")
+        assert second.one("inner")["priority"] == "0"
+        assert list((daemon.folder / "claims").iterdir()) == []
 
 
 def test_a_managed_program_changes_what_it_is(daemon: DaemonProcess) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.live import launches, requests
-from headway.live.launches import KEPT_S, Launches
+from headway.live.launches import KEPT_S, Claims, Launches
 from headway.live.requests import Refusal, Request
 from headway.live.wishes import Wish
 
@@ -175,3 +175,49 @@ def test_programs_have_time_to_come_back_before_old_ones_go(folder: Path) -> Non
 def test_a_wish_that_cannot_be_is_refused_with_what_was_expected() -> None:
     with pytest.raises(Refusal, match="policy: found 'best', expected one of"):
         requests.wish({"policy": "best"}, UID)
+
+
+# -- what processes say of themselves --------------------------------------------------------------
+
+
+def test_the_next_daemon_knows_what_processes_said_of_themselves(tmp_path: Path) -> None:
+    who = launches.life(os.getpid())
+    first = Claims(tmp_path / "claims")
+    for priority in ("3", "7"):
+        first.begin(who, requests.wish({"priority": priority}, UID), {"priority": priority})
+    second = Claims(tmp_path / "claims")
+    assert [wish.priority and wish.priority.level for wish in second.of(who)] == [3, 7]
+    second.end(who)
+    assert len(Claims(tmp_path / "claims").of(who)) == 1
+    second.end(who)
+    second.end(who)
+    assert Claims(tmp_path / "claims").of(who) == second.of(who) == []
+
+
+def test_what_the_dead_said_is_forgotten(tmp_path: Path) -> None:
+    alive, dead = launches.life(os.getpid()), (os.getpid(), 1)
+    for who in (alive, dead):
+        Claims(tmp_path / "claims").begin(who, requests.wish({}, UID), {})
+    (tmp_path / "claims" / "whatever").touch()
+    Claims(tmp_path / "claims")
+    assert [file.name for file in (tmp_path / "claims").iterdir()] == ["{}.{}".format(*alive)]
+
+
+def test_a_process_may_say_only_so_much_of_itself(tmp_path: Path) -> None:
+    who, kept = launches.life(os.getpid()), Claims(tmp_path / "claims")
+    for _ in range(launches.MAX_CLAIMS + 5):
+        kept.begin(who, requests.wish({}, UID), {})
+    assert len(kept.of(who)) == len(Claims(tmp_path / "claims").of(who)) == launches.MAX_CLAIMS
+
+
+@pytest.mark.parametrize(
+    "content",
+    ['{"uid": 1, "said": []}', '{"uid": 1, "said": [7]}', '{"uid": 1, "said": {"a": 1}}', "7"],
+)
+def test_claims_that_say_something_wrong_count_for_nothing(
+    tmp_path: Path, content: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    who = launches.life(os.getpid())
+    (tmp_path / "{}.{}".format(*who)).write_text(content)
+    assert Claims(tmp_path).of(who) == []
+    assert "counts for nothing" in capfd.readouterr().err

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import socket
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headway.live import requests
@@ -168,16 +170,17 @@ class Control:
 
     def do_become(self, request: Request, peer: Peer) -> dict[str, Any]:
         """A program says what its GPU work is now, and until `unbecome`."""
-        return self._claim(peer, self._wish(request, peer))
+        wish = self._wish(request, peer)
+        return self._claim(peer, partial(self._daemon.registry.claim, peer, wish, request))
 
     def do_unbecome(self, request: Request, peer: Peer) -> dict[str, Any]:
-        return self._claim(peer, None)
+        return self._claim(peer, partial(self._daemon.registry.unclaim, peer))
 
-    def _claim(self, peer: Peer, wish: Wish | None) -> dict[str, Any]:
+    def _claim(self, peer: Peer, change: Callable[[list[Channel], int], str]) -> dict[str, Any]:
         daemon, now_ns = self._daemon, time.monotonic_ns()
         own = [c for c in daemon.channels.values() if c.task is not None and c.peer.pid == peer.pid]
         try:
-            problems = daemon.registry.claim(peer, wish, own, now_ns)
+            problems = change(own, now_ns)
             for channel in own:
                 daemon.arbiter.take_back(channel, now_ns)
         finally:

@@ -33,7 +33,6 @@ from headway.live.channel import Channel
 from headway.live.clients import Clients
 from headway.live.control import Control
 from headway.live.foreground import Foreground
-from headway.live.launches import Launches
 from headway.live.listener import Listener
 from headway.live.loop import Loop, describe_failure, log
 from headway.live.mps import MEANING, Mps
@@ -101,8 +100,7 @@ class Daemon:
         self.arbiter = Arbiter(self.engine, self.clients.grant, self._bounds)
         allow = allow or Allow.by(self.spec_file.spec.allowed)
         inherit = inherit or Inherit()
-        launches = Launches(folder / "launches")
-        self.registry = Registry(self.engine, self.spec_file.spec, allow, inherit, launches)
+        self.registry = Registry(self.engine, self.spec_file.spec, allow, inherit, folder)
         self.loop = Loop()
         self.servers = Servers(
             self.engine,

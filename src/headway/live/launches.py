@@ -1,24 +1,22 @@
-"""What launchers said of programs, found by the token that a program shows when it connects.
+"""What was said of programs: by their launchers, and by programs of themselves.
 
-It is kept in files as well, so that a daemon that was killed or stopped forgets nothing: the next
-one knows the programs that run on, and does with them what their users wanted.
+A launcher's words are found by the token that the program shows when it connects; a program's own
+by its process. Both are kept as notes, so that a daemon that was killed or stopped forgets nothing:
+the next one knows the programs that run on, and does with them what their users wanted.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
 import re
 import secrets
 import time
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from headway.live import requests
-from headway.live.files import read_plain
-from headway.live.loop import log
+from headway.live.notes import Notes
 from headway.live.requests import Request
 from headway.live.wishes import Wish
 
@@ -27,25 +25,35 @@ KEPT_S = 86_400.0
 TIDY_S = 60.0
 """How often old ones are looked for, and how long programs have to come back to a new daemon."""
 MOST = 10_000
-MAX_BYTES = 4096
-NEW = ".new"
 TOKEN = re.compile(r"[0-9a-f]{32}")
+MAX_CLAIMS = 100
+"""Tasks within tasks of one process."""
+MAX_CLAIMING = 1000
+
+
+def _words(said: Request) -> Request:
+    """What of it is about the program: that is what notes keep."""
+    if not isinstance(said, dict):
+        raise TypeError("expected what was said by its keys")
+    return {key: said[key] for key in requests.WISHES if said.get(key) is not None}
+
+
+# -- launches ------------------------------------------------------------------------------------
 
 
 @dataclass
 class _Launch:
     wish: Wish
     words: Request
-    """The same as it was said: that is what files keep."""
     shown_s: float
     """When its token was last shown, as files say it: in seconds of the wall clock."""
 
 
 class Launches:
-    """In a folder of the daemon's own; without one, in memory alone."""
+    """What launchers said."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        self._folder = folder
+        self._notes = Notes(folder)
         self._known: dict[str, _Launch] = {}
         self._tidied_s = time.monotonic()
 
@@ -64,14 +72,12 @@ class Launches:
         """What was said with it, to this daemon or one before."""
         if TOKEN.fullmatch(token) is None:
             return None
-        launch = self._known.get(token) or self._read(token)
+        launch = self._known.get(token) or self._notes.read(token, _launch)
         if launch is None:
             return None
         self._known[token] = launch
         launch.shown_s = time.time()
-        if self._folder is not None:
-            with contextlib.suppress(OSError):
-                os.utime(self._folder / token)
+        self._notes.touch(token)
         return launch.wish
 
     def change(self, token: str, said: Request) -> None:
@@ -83,34 +89,8 @@ class Launches:
             self._write(token)
 
     def _write(self, token: str) -> None:
-        """All of it or nothing. Where that is not possible, this daemon knows it all the same."""
-        if self._folder is None:
-            return
-        launch, file = self._known[token], self._folder / token
-        new = file.with_suffix(NEW)
-        try:
-            file.parent.mkdir(mode=0o700, exist_ok=True)
-            new.write_text(json.dumps({"uid": launch.wish.uid, "said": launch.words}))
-            new.rename(file)
-        except OSError as error:
-            log(f"{file}: {error.strerror}; a later daemon will not know the program")
-            with contextlib.suppress(OSError):
-                new.unlink()
-
-    def _read(self, token: str) -> _Launch | None:
-        if self._folder is None:
-            return None
-        try:
-            found = json.loads(read_plain(str(self._folder / token), MAX_BYTES))
-            if not isinstance(found, dict) or not isinstance(found.get("said"), dict):
-                raise ValueError("expected a user and what was said")
-            words = _words(found["said"])
-            return _Launch(requests.wish(words, int(found["uid"])), words, 0.0)
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            log(f"{self._folder / token}: {error}; it counts for nothing")
-            return None
+        launch = self._known[token]
+        self._notes.write(token, {"uid": launch.wish.uid, "said": launch.words})
 
     def _tidy(self, shown: AbstractSet[str]) -> None:
         """Forget what nobody has shown for long, or, where there are too many, for longest.
@@ -118,27 +98,107 @@ class Launches:
         self._tidied_s = time.monotonic()
         for token in shown:
             self.find(token)
-        last = self._files() | {token: launch.shown_s for token, launch in self._known.items()}
-        oldest_first = sorted(last, key=last.__getitem__)
-        for number, token in enumerate(oldest_first):
-            if number <= len(last) - MOST or last[token] < time.time() - KEPT_S:
-                self._forget(token)
-
-    def _forget(self, token: str) -> None:
-        self._known.pop(token, None)
-        if self._folder is not None:
-            with contextlib.suppress(OSError):
-                (self._folder / token).unlink()
-
-    def _files(self) -> dict[str, float]:
-        """Those of daemons before this one as well, and when they were last shown."""
-        found = {}
-        with contextlib.suppress(OSError):  # there is no folder, or a file has just gone
-            for file in () if self._folder is None else self._folder.iterdir():
-                found[file.name] = file.lstat().st_mtime
-        return found
+        last_s = self._notes.touched_s()
+        last_s |= {token: launch.shown_s for token, launch in self._known.items()}
+        for number, token in enumerate(sorted(last_s, key=last_s.__getitem__)):
+            if number <= len(last_s) - MOST or last_s[token] < time.time() - KEPT_S:
+                self._known.pop(token, None)
+                self._notes.forget(token)
 
 
-def _words(said: Request) -> Request:
-    """What of it is about the program."""
-    return {key: said[key] for key in requests.WISHES if said.get(key) is not None}
+def _launch(note: dict[str, Any]) -> _Launch:
+    words = _words(note["said"])
+    return _Launch(requests.wish(words, int(note["uid"])), words, 0.0)
+
+
+# -- claims --------------------------------------------------------------------------------------
+
+Life = tuple[int, int]
+"""A process, though its number will be another's one day: that, and when it began."""
+
+
+def life(pid: int) -> Life:
+    return pid, _born(pid)
+
+
+def _born(pid: int) -> int:
+    """When a process began, in the kernel's ticks; 0 if it is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+@dataclass
+class _Claims:
+    wishes: list[Wish]
+    words: list[Request]
+
+
+class Claims:
+    """What processes say of themselves: the innermost of their tasks last."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._notes = Notes(folder)
+        self._known: dict[Life, _Claims] = {}
+        for name in self._notes.touched_s():
+            if not _is_alive(name):
+                self._notes.forget(name)
+
+    def of(self, who: Life) -> list[Wish]:
+        claims = self._find(who)
+        return [] if claims is None else claims.wishes
+
+    def begin(self, who: Life, wish: Wish, said: Request) -> None:
+        claims = self._find(who) or _Claims([], [])
+        if len(claims.wishes) >= MAX_CLAIMS:
+            return
+        if len(self._known) >= MAX_CLAIMING:
+            for gone in [life for life in self._known if _born(life[0]) != life[1]]:
+                self._forget(gone)
+        self._known[who] = claims
+        claims.wishes.append(wish)
+        claims.words.append(_words(said))
+        self._write(who)
+
+    def end(self, who: Life) -> None:
+        """Of the innermost."""
+        claims = self._find(who)
+        if claims is None:
+            return
+        claims.wishes.pop()
+        claims.words.pop()
+        if claims.wishes:
+            self._write(who)
+        else:
+            self._forget(who)
+
+    def _find(self, who: Life) -> _Claims | None:
+        if who not in self._known and (found := self._notes.read(_name(who), _claims)) is not None:
+            self._known[who] = found
+        return self._known.get(who)
+
+    def _write(self, who: Life) -> None:
+        claims = self._known[who]
+        said = {"uid": claims.wishes[0].uid, "said": claims.words}
+        self._notes.write(_name(who), said)
+
+    def _forget(self, who: Life) -> None:
+        self._known.pop(who, None)
+        self._notes.forget(_name(who))
+
+
+def _name(who: Life) -> str:
+    return "{}.{}".format(*who)
+
+
+def _is_alive(name: str) -> bool:
+    pid, _, born = name.partition(".")
+    return pid.isdigit() and str(_born(int(pid))) == born
+
+
+def _claims(note: dict[str, Any]) -> _Claims:
+    words = [_words(one) for one in note["said"]]
+    if not 0 < len(words) <= MAX_CLAIMS:
+        raise ValueError(f"expected 1 to {MAX_CLAIMS} tasks, found {len(words)}")
+    return _Claims([requests.wish(one, int(note["uid"])) for one in words], words)

@@ -15,14 +15,12 @@ from headway.engine.reserves import ReserveSpec
 from headway.engine.settings import describe
 from headway.engine.spec import Allowed, Spec
 from headway.live.channel import Channel, Peer
-from headway.live.launches import Launches
+from headway.live.launches import Claims, Launches, life
 from headway.live.protocol import Hello
+from headway.live.requests import Request
 from headway.live.servers import Inherit
 from headway.live.wishes import Wish
 
-MAX_CLAIMS = 100
-"""Tasks within tasks of one process."""
-MAX_CLAIMING = 1000
 MAX_CHANNELS_PER_USER = 2048
 
 
@@ -61,16 +59,16 @@ class Registry:
         spec: Spec,
         allow: Allow | None = None,
         inherit: Inherit | None = None,
-        launches: Launches | None = None,
+        folder: Path | None = None,
     ) -> None:
+        """What is said of programs is kept in the folder, if there is one."""
         self.engine = engine
-        self.launches = launches or Launches()
+        self.launches = Launches(folder and folder / "launches")
+        self._claims = Claims(folder and folder / "claims")
         self._inherit = inherit or Inherit()
         self.spec = spec
         self.allow = allow or Allow()
         self._per_user: dict[int, int] = {}
-        self._claims: dict[tuple[int, int], list[Wish]] = {}
-        """What processes say of themselves: the innermost of their tasks last."""
         self._owner = os.geteuid()
 
     # -- who may do what ---------------------------------------------------------------------
@@ -108,7 +106,7 @@ class Registry:
     def enrol(self, channel: Channel, hello: Hello, now_ns: int) -> Task:
         """Make a task for a channel: launch options first, then the spec, then the default; and on
         top of that what the program says of itself now."""
-        claims = self._claims.get(_life(channel.peer), [])
+        claims = self._claims.of(life(channel.peer.pid))
         task = self._enrol(channel, hello, claims[-1].name if claims else None, now_ns)
         if claims:
             channel.task = task
@@ -154,25 +152,26 @@ class Registry:
 
     # -- what programs say of themselves -----------------------------------------------------
 
-    def claim(self, peer: Peer, wish: Wish | None, channels: list[Channel], now_ns: int) -> str:
-        """This process begins a task, or (None) ends the innermost; says what cannot be done."""
-        life = _life(peer)
-        if len(self._claims) >= MAX_CLAIMING:
-            self._claims = {k: v for k, v in self._claims.items() if _born(k[0]) == k[1]}
-        claims = self._claims.setdefault(life, [])
-        if wish is not None and len(claims) < MAX_CLAIMS:
-            claims.append(wish)
-        elif wish is None and claims:
-            claims.pop()
-        problem = ""
+    def claim(
+        self, peer: Peer, wish: Wish, said: Request, channels: list[Channel], now_ns: int
+    ) -> str:
+        """This process begins a task; says what cannot be done."""
+        self._claims.begin(life(peer.pid), wish, said)
+        return self._follow(peer, channels, now_ns)
+
+    def unclaim(self, peer: Peer, channels: list[Channel], now_ns: int) -> str:
+        """It ends the innermost one."""
+        self._claims.end(life(peer.pid))
+        return self._follow(peer, channels, now_ns)
+
+    def _follow(self, peer: Peer, channels: list[Channel], now_ns: int) -> str:
+        claims, problem = self._claims.of(life(peer.pid)), ""
         for channel in channels:
             if channel.before is None and channel.task is not None:
                 channel.before = _as_it_is(channel.task, channel.deadline_ns)
             now = claims[-1] if claims else channel.before
             if now is not None:
                 problem = self._become(channel, now, now_ns) or problem
-        if not claims:
-            del self._claims[life]
         return problem
 
     def _become(self, channel: Channel, wish: Wish, now_ns: int) -> str:
@@ -245,16 +244,3 @@ def _as_it_is(task: Task, deadline_ns: int | None) -> Wish:
     """What would make the task what it is now."""
     reserve = None if task.reserve is None else task.reserve.spec
     return Wish(None, task.policy.name, task.rule, reserve, task.period_ns, deadline_ns)
-
-
-def _life(peer: Peer) -> tuple[int, int]:
-    """A process, though its number will be another's one day."""
-    return peer.pid, _born(peer.pid)
-
-
-def _born(pid: int) -> int:
-    """When a process began, in the kernel's ticks; 0 if it is gone."""
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
-    except (OSError, ValueError, IndexError):
-        return 0

@@ -44,6 +44,10 @@ PATIENCE_S = 0.5
 STALE_NS = 400_000_000
 """A daemon that has shown no sign of life for this long is not waited for."""
 LOOK_MS = 50
+AGAIN_S, AGAIN_AT_MOST_S = 1.0, 60.0
+"""How soon another daemon is looked for after one has gone: each time half as often."""
+SOON_S = 0.05
+"""How long that one may take to answer: a job waits meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +68,10 @@ def _folder() -> Path:
     return Path(path).parent if path else paths.runtime_folder()
 
 
-def _ask(request: dict[str, Any]) -> dict[str, Any] | None:
+def _ask(request: dict[str, Any], patience_s: float = PATIENCE_S) -> dict[str, Any] | None:
     """The daemon's answer; None if there is none. A refusal is the caller's mistake: ValueError."""
     try:
-        return client.ask(_folder(), request, timeout_s=PATIENCE_S)
+        return client.ask(_folder(), request, timeout_s=patience_s)
     except client.NoDaemon:
         return None
 
@@ -157,18 +161,35 @@ class _Channel:
     """A channel of our own: a job asks for its turn, and gives it back."""
 
     def __init__(self, wish: dict[str, Any]) -> None:
+        self._wish = {key: value for key, value in wish.items() if value is not None}
         self._seq = 0
         self.jobs = self.misses = 0
-        answer = _ask({"do": "run", **{k: v for k, v in wish.items() if v is not None}})
         self._socket: socket.socket | None = None
+        self._again_s = time.monotonic() + AGAIN_S
+        self._pause_s = AGAIN_S
+        self._open(PATIENCE_S)
+
+    def _open(self, patience_s: float) -> None:
+        answer = _ask({"do": "run", **self._wish}, patience_s)
         if answer is not None:
             with contextlib.suppress(OSError):
-                self._connect(str(wish["name"]), answer["token"])
+                self._connect(str(self._wish["name"]), answer["token"], patience_s)
+                self._pause_s = AGAIN_S
 
-    def _connect(self, name: str, token: str) -> None:
+    def _open_again(self) -> None:
+        """Perhaps there is a daemon now; one that refuses is none."""
+        now_s = time.monotonic()
+        if now_s < self._again_s:
+            return
+        self._again_s = now_s + self._pause_s
+        self._pause_s = min(2 * self._pause_s, AGAIN_AT_MOST_S)
+        with contextlib.suppress(ValueError):
+            self._open(SOON_S)
+
+    def _connect(self, name: str, token: str, patience_s: float) -> None:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            connection.settimeout(PATIENCE_S)
+            connection.settimeout(patience_s)
             connection.connect(str(paths.client_socket(_folder())))
             connection.send(build_hello(name, token))
             welcome, fds, _, _ = socket.recv_fds(connection, 64, 2)
@@ -186,6 +207,8 @@ class _Channel:
 
     def begin(self) -> None:
         """Wait for a turn; a daemon that is gone or stopped is not waited for."""
+        if self._socket is None:
+            self._open_again()
         if self._socket is None:
             return
         self._seq += 1
