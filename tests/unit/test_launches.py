@@ -96,11 +96,13 @@ def test_a_file_of_whatever_makes_no_wish_of_its_own(
 @pytest.mark.parametrize(
     "content",
     [
-        '{"uid": 1, "said": []}',
-        '{"uid": "x", "said": {}}',
-        '{"said": {}}',
-        '{"uid": 1, "said": {"priority": "highest"}}',
-        '{"uid": 1, "said": {"reserve": "9ms/1ms"}}',
+        '{"uid": 1, "lives": [[0, 0], [0, 0]], "said": []}',
+        '{"uid": 1, "said": {}}',
+        '{"uid": 1, "lives": [[0, 0]], "said": {}}',
+        '{"uid": "x", "lives": [[0, 0], [0, 0]], "said": {}}',
+        '{"lives": [[0, 0], [0, 0]], "said": {}}',
+        '{"uid": 1, "lives": [[0, 0], [0, 0]], "said": {"priority": "highest"}}',
+        '{"uid": 1, "lives": [[0, 0], [0, 0]], "said": {"reserve": "9ms/1ms"}}',
         "[" * 4000,
     ],
 )
@@ -111,6 +113,12 @@ def test_a_file_that_says_something_wrong_counts_for_nothing(
     (folder / ("0" * 32)).write_text(content)
     assert Launches(folder).find("0" * 32) is None
     assert capfd.readouterr().err.count("counts for nothing") == 1
+
+
+def test_a_file_that_says_nothing_wrong_counts(folder: Path) -> None:
+    folder.mkdir()
+    (folder / ("0" * 32)).write_text('{"uid": 1, "lives": [[0, 0], [0, 0]], "said": {}}')
+    assert Launches(folder).find("0" * 32) == Wish(uid=1)
 
 
 def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(folder: Path) -> None:
@@ -137,39 +145,42 @@ def grow_old(folder: Path, token: str) -> None:
     os.utime(folder / token, (long_ago_s, long_ago_s))
 
 
-@pytest.fixture
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Old ones are looked for at every launch."""
-    monkeypatch.setattr(launches, "TIDY_S", -1.0)
+OURSELVES, DEAD = launches.life(os.getpid()), (os.getpid(), 1)
 
 
-@pytest.mark.usefixtures("hasty")
-def test_what_was_not_shown_for_long_is_forgotten(folder: Path) -> None:
-    before = Launches(folder)
-    old, shown, new = (expect(before) for _ in range(3))
-    for token in (old, shown):
+def test_old_launches_are_forgotten_unless_their_process_lives(folder: Path) -> None:
+    """The one that was launched, or the last that showed the token."""
+    wish, before = requests.wish({}, UID), Launches(folder)
+    new, old = before.expect(wish, {}, DEAD), before.expect(wish, {}, DEAD)
+    alive, shown = before.expect(wish, {}, OURSELVES), before.expect(wish, {}, DEAD)
+    before.find(alive, DEAD)
+    before.find(shown, OURSELVES)
+    for token in (old, alive, shown):
         grow_old(folder, token)
+    (folder / "whatever").touch()
+    grow_old(folder, "whatever")
+    after = Launches(folder)
+    assert {file.name for file in folder.iterdir()} == {new, alive, shown}
+    assert after.find(old) is None
+
+
+def test_old_launches_are_forgotten_in_a_long_life_too(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kept = Launches(folder)
-    last = kept.expect(requests.wish({}, UID), {}, frozenset({shown, ""}))
-    assert {file.name for file in folder.iterdir()} == {shown, new, last}
+    old = kept.expect(requests.wish({}, UID), {}, DEAD)
+    monkeypatch.setattr(launches, "TIDY_S", -1.0)
+    monkeypatch.setattr(launches, "KEPT_S", -1.0)
+    expect(kept)
     assert kept.find(old) is None
 
 
-@pytest.mark.usefixtures("hasty")
 def test_of_too_many_the_oldest_go(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launches, "MOST", 3)
     kept = Launches(folder)
     tokens = [expect(kept) for _ in range(5)]
     assert {file.name for file in folder.iterdir()} == set(tokens[2:])
     assert [kept.find(token) is not None for token in tokens] == [False, False, True, True, True]
-
-
-def test_programs_have_time_to_come_back_before_old_ones_go(folder: Path) -> None:
-    token = expect(Launches(folder))
-    grow_old(folder, token)
-    kept = Launches(folder)
-    expect(kept)
-    assert kept.find(token) is not None
 
 
 def test_a_wish_that_cannot_be_is_refused_with_what_was_expected() -> None:
@@ -181,7 +192,7 @@ def test_a_wish_that_cannot_be_is_refused_with_what_was_expected() -> None:
 
 
 def test_the_next_daemon_knows_what_processes_said_of_themselves(tmp_path: Path) -> None:
-    who = launches.life(os.getpid())
+    who = OURSELVES
     first = Claims(tmp_path / "claims")
     for priority in ("3", "7"):
         first.begin(who, requests.wish({"priority": priority}, UID), {"priority": priority})
@@ -195,16 +206,15 @@ def test_the_next_daemon_knows_what_processes_said_of_themselves(tmp_path: Path)
 
 
 def test_what_the_dead_said_is_forgotten(tmp_path: Path) -> None:
-    alive, dead = launches.life(os.getpid()), (os.getpid(), 1)
-    for who in (alive, dead):
+    for who in (OURSELVES, DEAD):
         Claims(tmp_path / "claims").begin(who, requests.wish({}, UID), {})
     (tmp_path / "claims" / "whatever").touch()
     Claims(tmp_path / "claims")
-    assert [file.name for file in (tmp_path / "claims").iterdir()] == ["{}.{}".format(*alive)]
+    assert [file.name for file in (tmp_path / "claims").iterdir()] == ["{}.{}".format(*OURSELVES)]
 
 
 def test_a_process_may_say_only_so_much_of_itself(tmp_path: Path) -> None:
-    who, kept = launches.life(os.getpid()), Claims(tmp_path / "claims")
+    who, kept = OURSELVES, Claims(tmp_path / "claims")
     for _ in range(launches.MAX_CLAIMS + 5):
         kept.begin(who, requests.wish({}, UID), {})
     assert len(kept.of(who)) == len(Claims(tmp_path / "claims").of(who)) == launches.MAX_CLAIMS
@@ -217,7 +227,7 @@ def test_a_process_may_say_only_so_much_of_itself(tmp_path: Path) -> None:
 def test_claims_that_say_something_wrong_count_for_nothing(
     tmp_path: Path, content: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    who = launches.life(os.getpid())
+    who = OURSELVES
     (tmp_path / "{}.{}".format(*who)).write_text(content)
     assert Claims(tmp_path).of(who) == []
     assert "counts for nothing" in capfd.readouterr().err

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from headway.live import requests
 from headway.live.channel import Channel, Peer, peer_of
 from headway.live.explain import explain
+from headway.live.launches import life
 from headway.live.loop import READ, WRITE, describe_failure, log
 from headway.live.requests import Refusal, Request
 from headway.live.wishes import Wish
@@ -159,8 +160,7 @@ class Control:
         wish = self._wish(request, peer)
         self._daemon.launched(peer.pid)
         self._daemon.foreground.offer(request.get("display"), request.get("authority"), peer)
-        shown = {channel.token for channel in self._daemon.channels.values()}
-        token = self._daemon.registry.launches.expect(wish, request, shown)
+        token = self._daemon.registry.launches.expect(wish, request, life(peer.pid))
         mps = self._daemon.mps
         return {
             "token": token,

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import secrets
 import time
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,9 +20,10 @@ from headway.live.requests import Request
 from headway.live.wishes import Wish
 
 KEPT_S = 86_400.0
-"""How long a token counts after it was last shown; programs may start others at any time."""
-TIDY_S = 60.0
-"""How often old ones are looked for, and how long programs have to come back to a new daemon."""
+"""How long a token counts after it was last shown by somebody who is dead: he may have left others
+behind."""
+TIDY_S = 3600.0
+"""How often old ones are looked for."""
 MOST = 10_000
 TOKEN = re.compile(r"[0-9a-f]{32}")
 MAX_CLAIMS = 100
@@ -38,83 +38,9 @@ def _words(said: Request) -> Request:
     return {key: said[key] for key in requests.WISHES if said.get(key) is not None}
 
 
-# -- launches ------------------------------------------------------------------------------------
-
-
-@dataclass
-class _Launch:
-    wish: Wish
-    words: Request
-    shown_s: float
-    """When its token was last shown, as files say it: in seconds of the wall clock."""
-
-
-class Launches:
-    """What launchers said."""
-
-    def __init__(self, folder: Path | None = None) -> None:
-        self._notes = Notes(folder)
-        self._known: dict[str, _Launch] = {}
-        self._tidied_s = time.monotonic()
-
-    def expect(
-        self, wish: Wish, said: Request | None = None, shown: AbstractSet[str] = frozenset()
-    ) -> str:
-        """Keep what a launcher wants, and said in its own words; `shown` are tokens in use."""
-        if time.monotonic() > self._tidied_s + TIDY_S or len(self._known) >= MOST:
-            self._tidy(shown)
-        token = secrets.token_hex(16)
-        self._known[token] = _Launch(wish, _words(said or {}), time.time())
-        self._write(token)
-        return token
-
-    def find(self, token: str) -> Wish | None:
-        """What was said with it, to this daemon or one before."""
-        if TOKEN.fullmatch(token) is None:
-            return None
-        launch = self._known.get(token) or self._notes.read(token, _launch)
-        if launch is None:
-            return None
-        self._known[token] = launch
-        launch.shown_s = time.time()
-        self._notes.touch(token)
-        return launch.wish
-
-    def change(self, token: str, said: Request) -> None:
-        """Something else is wanted of the program now."""
-        launch = self._known.get(token)
-        if launch is not None:
-            launch.words |= _words(said)
-            launch.wish = requests.wish(launch.words, launch.wish.uid)
-            self._write(token)
-
-    def _write(self, token: str) -> None:
-        launch = self._known[token]
-        self._notes.write(token, {"uid": launch.wish.uid, "said": launch.words})
-
-    def _tidy(self, shown: AbstractSet[str]) -> None:
-        """Forget what nobody has shown for long, or, where there are too many, for longest.
-        Programs that are connected show theirs all the time."""
-        self._tidied_s = time.monotonic()
-        for token in shown:
-            self.find(token)
-        last_s = self._notes.touched_s()
-        last_s |= {token: launch.shown_s for token, launch in self._known.items()}
-        for number, token in enumerate(sorted(last_s, key=last_s.__getitem__)):
-            if number <= len(last_s) - MOST or last_s[token] < time.time() - KEPT_S:
-                self._known.pop(token, None)
-                self._notes.forget(token)
-
-
-def _launch(note: dict[str, Any]) -> _Launch:
-    words = _words(note["said"])
-    return _Launch(requests.wish(words, int(note["uid"])), words, 0.0)
-
-
-# -- claims --------------------------------------------------------------------------------------
-
 Life = tuple[int, int]
 """A process, though its number will be another's one day: that, and when it began."""
+NOBODY: Life = (0, 0)
 
 
 def life(pid: int) -> Life:
@@ -129,6 +55,97 @@ def _born(pid: int) -> int:
         return 0
 
 
+def _is_alive(who: Life) -> bool:
+    return who[1] != 0 and _born(who[0]) == who[1]
+
+
+# -- launches ------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Launch:
+    wish: Wish
+    words: Request
+    lives: list[Life]
+    """The process that was launched, and the one that showed the token last."""
+    shown_s: float
+    """When that was, in seconds of the wall clock, as files have it."""
+
+
+class Launches:
+    """What launchers said."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._notes = Notes(folder)
+        self._known: dict[str, _Launch] = {}
+        self._tidy()
+
+    def expect(self, wish: Wish, said: Request | None = None, who: Life = NOBODY) -> str:
+        """Keep what is wanted of this process, and what was said in the launcher's own words."""
+        if time.monotonic() > self._tidied_s + TIDY_S or len(self._known) >= MOST:
+            self._tidy()
+        token = secrets.token_hex(16)
+        self._known[token] = _Launch(wish, _words(said or {}), [who, who], time.time())
+        self._write(token)
+        return token
+
+    def find(self, token: str, who: Life = NOBODY) -> Wish | None:
+        """What was said with the token that this process shows, to this daemon or one before."""
+        if TOKEN.fullmatch(token) is None:
+            return None
+        launch = self._known.get(token) or self._notes.read(token, _launch)
+        if launch is None:
+            return None
+        self._known[token] = launch
+        launch.shown_s = time.time()
+        if launch.lives[-1] != who:
+            launch.lives[-1] = who
+            self._write(token)
+        return launch.wish
+
+    def change(self, token: str, said: Request) -> None:
+        """Something else is wanted of the program now."""
+        launch = self._known.get(token)
+        if launch is not None:
+            launch.words |= _words(said)
+            launch.wish = requests.wish(launch.words, launch.wish.uid)
+            self._write(token)
+
+    def _write(self, token: str) -> None:
+        launch = self._known[token]
+        said = {"uid": launch.wish.uid, "said": launch.words, "lives": launch.lives}
+        self._notes.write(token, said)
+
+    def _tidy(self) -> None:
+        """Forget what nobody has shown for long, unless one who did is alive; and, where there are
+        too many, what was not shown for longest."""
+        self._tidied_s = time.monotonic()
+        last_s = self._notes.written_s()
+        last_s |= {token: launch.shown_s for token, launch in self._known.items()}
+        for number, token in enumerate(sorted(last_s, key=last_s.__getitem__)):
+            too_many = number <= len(last_s) - MOST
+            if too_many or (last_s[token] < time.time() - KEPT_S and not self._is_used(token)):
+                self._known.pop(token, None)
+                self._notes.forget(token)
+
+    def _is_used(self, token: str) -> bool:
+        if TOKEN.fullmatch(token) is None:
+            return False
+        launch = self._known.get(token) or self._notes.read(token, _launch)
+        return launch is not None and any(map(_is_alive, launch.lives))
+
+
+def _launch(note: dict[str, Any]) -> _Launch:
+    words = _words(note["said"])
+    lives = [(int(pid), int(born)) for pid, born in note["lives"]]
+    if len(lives) != 2:
+        raise ValueError("expected two processes")
+    return _Launch(requests.wish(words, int(note["uid"])), words, lives, 0.0)
+
+
+# -- claims --------------------------------------------------------------------------------------
+
+
 @dataclass
 class _Claims:
     wishes: list[Wish]
@@ -141,8 +158,8 @@ class Claims:
     def __init__(self, folder: Path | None = None) -> None:
         self._notes = Notes(folder)
         self._known: dict[Life, _Claims] = {}
-        for name in self._notes.touched_s():
-            if not _is_alive(name):
+        for name in self._notes.written_s():
+            if not _is_alive(_process(name)):
                 self._notes.forget(name)
 
     def of(self, who: Life) -> list[Wish]:
@@ -154,7 +171,7 @@ class Claims:
         if len(claims.wishes) >= MAX_CLAIMS:
             return
         if len(self._known) >= MAX_CLAIMING:
-            for gone in [life for life in self._known if _born(life[0]) != life[1]]:
+            for gone in [life for life in self._known if not _is_alive(life)]:
                 self._forget(gone)
         self._known[who] = claims
         claims.wishes.append(wish)
@@ -192,9 +209,9 @@ def _name(who: Life) -> str:
     return "{}.{}".format(*who)
 
 
-def _is_alive(name: str) -> bool:
+def _process(name: str) -> Life:
     pid, _, born = name.partition(".")
-    return pid.isdigit() and str(_born(int(pid))) == born
+    return (int(pid), int(born)) if pid.isdigit() and born.isdigit() else NOBODY
 
 
 def _claims(note: dict[str, Any]) -> _Claims:

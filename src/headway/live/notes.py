@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -55,18 +54,13 @@ class Notes:
             log(f"{self._folder / name}: {' '.join(str(error).split())}; it counts for nothing")
             return None
 
-    def touch(self, name: str) -> None:
-        if self._folder is not None:
-            with contextlib.suppress(OSError):
-                os.utime(self._folder / name)
-
     def forget(self, name: str) -> None:
         if self._folder is not None:
             with contextlib.suppress(OSError):
                 (self._folder / name).unlink()
 
-    def touched_s(self) -> dict[str, float]:
-        """All of them, and when each was last written or touched."""
+    def written_s(self) -> dict[str, float]:
+        """All of them, and when each was last written."""
         found = {}
         with contextlib.suppress(OSError):  # there is no folder, or a file has just gone
             for file in () if self._folder is None else self._folder.iterdir():

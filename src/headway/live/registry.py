@@ -195,7 +195,7 @@ class Registry:
             channel.pages.set_deadline(channel.deadline_ns or 0)
 
     def _wish_of(self, channel: Channel, hello: Hello) -> Wish | None:
-        wish = self.launches.find(hello.token)
+        wish = self.launches.find(hello.token, life(channel.peer.pid))
         if wish is None or wish.uid != channel.peer.uid:
             return None
         channel.token = hello.token
