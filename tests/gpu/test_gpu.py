@@ -18,6 +18,7 @@ import pytest
 
 from benchmarks.gpu import (
     frameworks,
+    gates,
     graphics,
     kills,
     models,
@@ -88,6 +89,12 @@ def test_pytorch_computes_the_same_under_headway(torch_stage: Stage) -> None:
             assert ours["hash"] == plain["hash"] != "too few", title
 
 
+def test_a_gate_takes_less_of_the_gpu_than_the_kernel_behind_it(stage: Stage) -> None:
+    found = gates.measure(stage, quick=True).data
+    print(f"\n{found['gpu_us']}, {found['opening_us']}")
+    assert 0 < found["gpu_us"][gates.ALL][1]["median"] < found["kernel_us"]
+
+
 # -- budgets -------------------------------------------------------------------------------------
 
 
@@ -113,7 +120,10 @@ def test_events_beat_ticks_where_jobs_are_short(stage: Stage) -> None:
 
 @pytest.mark.parametrize("title", list(kills.DEATHS))
 def test_nobody_hangs_and_results_stay_right(stage: Stage, title: str) -> None:
-    found = kills.happen(stage, kills.DEATHS[title])
+    fate = kills.DEATHS[title]
+    if fate.mps and shutil.which(mps.CONTROL) is None:
+        pytest.skip(f"{mps.CONTROL} is not here")
+    found = kills.happen(stage, fate)
     print(f"\n{title}: {found}")
     assert found["wrong"] == 0
     assert found["recovery_s"] < 5
