@@ -157,10 +157,12 @@ def test_old_launches_are_forgotten_unless_their_process_lives(folder: Path) -> 
     before.find(shown, OURSELVES)
     for token in (old, alive, shown):
         grow_old(folder, token)
-    (folder / "whatever").touch()
-    grow_old(folder, "whatever")
+    for name in ("somebody's", f"{old}.new"):
+        (folder / name).touch()
+        grow_old(folder, name)
     after = Launches(folder)
-    assert {file.name for file in folder.iterdir()} == {new, alive, shown}
+    after.tidy()
+    assert {file.name for file in folder.iterdir()} == {new, alive, shown, "somebody's"}
     assert after.find(old) is None
 
 
@@ -208,9 +210,11 @@ def test_the_next_daemon_knows_what_processes_said_of_themselves(tmp_path: Path)
 def test_what_the_dead_said_is_forgotten(tmp_path: Path) -> None:
     for who in (OURSELVES, DEAD):
         Claims(tmp_path / "claims").begin(who, requests.wish({}, UID), {})
-    (tmp_path / "claims" / "whatever").touch()
-    Claims(tmp_path / "claims")
-    assert [file.name for file in (tmp_path / "claims").iterdir()] == ["{}.{}".format(*OURSELVES)]
+    for name in ("somebody's", "{}.{}.new".format(*OURSELVES)):
+        (tmp_path / "claims" / name).touch()
+    Claims(tmp_path / "claims").tidy()
+    left = {file.name for file in (tmp_path / "claims").iterdir()}
+    assert left == {"{}.{}".format(*OURSELVES), "somebody's"}
 
 
 def test_a_process_may_say_only_so_much_of_itself(tmp_path: Path) -> None:

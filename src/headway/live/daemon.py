@@ -148,6 +148,7 @@ class Daemon:
             stack.callback(self.loop.close)
             paths.prepare(self.folder)
             startup.lock(stack, self.folder)
+            self.registry.tidy()
             self.room, self.control.room = startup.make_room(metrics=self._metrics is not None)
             if self.mps is not None:
                 log(MEANING)

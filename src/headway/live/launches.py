@@ -26,6 +26,7 @@ TIDY_S = 3600.0
 """How often old ones are looked for."""
 MOST = 10_000
 TOKEN = re.compile(r"[0-9a-f]{32}")
+PROCESS = re.compile(r"[0-9]+\.[0-9]+")
 MAX_CLAIMS = 100
 """Tasks within tasks of one process."""
 MAX_CLAIMING = 1000
@@ -76,14 +77,14 @@ class Launches:
     """What launchers said."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        self._notes = Notes(folder)
+        self._notes = Notes(folder, TOKEN)
         self._known: dict[str, _Launch] = {}
-        self._tidy()
+        self._tidied_s = time.monotonic()
 
     def expect(self, wish: Wish, said: Request | None = None, who: Life = NOBODY) -> str:
         """Keep what is wanted of this process, and what was said in the launcher's own words."""
         if time.monotonic() > self._tidied_s + TIDY_S or len(self._known) >= MOST:
-            self._tidy()
+            self.tidy()
         token = secrets.token_hex(16)
         self._known[token] = _Launch(wish, _words(said or {}), [who, who], time.time())
         self._write(token)
@@ -116,7 +117,7 @@ class Launches:
         said = {"uid": launch.wish.uid, "said": launch.words, "lives": launch.lives}
         self._notes.write(token, said)
 
-    def _tidy(self) -> None:
+    def tidy(self) -> None:
         """Forget what nobody has shown for long, unless one who did is alive; and, where there are
         too many, what was not shown for longest."""
         self._tidied_s = time.monotonic()
@@ -156,10 +157,14 @@ class Claims:
     """What processes say of themselves: the innermost of their tasks last."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        self._notes = Notes(folder)
+        self._notes = Notes(folder, PROCESS)
         self._known: dict[Life, _Claims] = {}
+
+    def tidy(self) -> None:
+        """Forget what the dead said."""
         for name in self._notes.written_s():
-            if not _is_alive(_process(name)):
+            pid, _, born = name.partition(".")
+            if not born.isdigit() or not _is_alive((int(pid), int(born))):
                 self._notes.forget(name)
 
     def of(self, who: Life) -> list[Wish]:
@@ -207,11 +212,6 @@ class Claims:
 
 def _name(who: Life) -> str:
     return "{}.{}".format(*who)
-
-
-def _process(name: str) -> Life:
-    pid, _, born = name.partition(".")
-    return (int(pid), int(born)) if pid.isdigit() and born.isdigit() else NOBODY
 
 
 def _claims(note: dict[str, Any]) -> _Claims:

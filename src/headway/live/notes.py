@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,10 +22,11 @@ T = TypeVar("T")
 
 
 class Notes:
-    """Without a folder there are none."""
+    """Without a folder there are none; files with other names in it are somebody else's."""
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(self, folder: Path | None, names: re.Pattern[str]) -> None:
         self._folder = folder
+        self._names = names
 
     def write(self, name: str, found: dict[str, Any]) -> None:
         if self._folder is None:
@@ -60,9 +62,10 @@ class Notes:
                 (self._folder / name).unlink()
 
     def written_s(self) -> dict[str, float]:
-        """All of them, and when each was last written."""
+        """All of them, and when each was last written; halves that a daemon left as well."""
         found = {}
         with contextlib.suppress(OSError):  # there is no folder, or a file has just gone
             for file in () if self._folder is None else self._folder.iterdir():
-                found[file.name] = file.lstat().st_mtime
+                if self._names.fullmatch(file.name.removesuffix(NEW)):
+                    found[file.name] = file.lstat().st_mtime
         return found

@@ -71,6 +71,11 @@ class Registry:
         self._per_user: dict[int, int] = {}
         self._owner = os.geteuid()
 
+    def tidy(self) -> None:
+        """Of what was said to daemons before, forget what is about nobody any more."""
+        self.launches.tidy()
+        self._claims.tidy()
+
     # -- who may do what ---------------------------------------------------------------------
 
     def may_connect(self, peer: Peer) -> bool:
