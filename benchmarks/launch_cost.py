@@ -23,6 +23,7 @@ SOURCES = Path(__file__).parent / "launch"
 KINDS = {
     "hot": "a launch",
     "cold": "a launch after 256 KiB of other data",
+    "frozen": "... after 8 MiB, and 2 MiB of other code",
     "waited": "a launch that is waited for",
     "queried": "a look at an event",
 }
@@ -58,12 +59,12 @@ def main() -> None:
             for _ in range(options.rounds):
                 for under, rows in found.items():
                     rows.append(measure(program, folder / "run", under=under))
-    print(f"{'ns':38}{'without':>9}{'with':>9}{'more':>9}{'smallest - largest':>22}")
+    print(f"{'ns':46}{'without':>9}{'with':>9}{'more':>9}{'smallest - largest':>22}")
     for kind, title in KINDS.items():
         plain, ours = ([row[kind] for row in found[under]] for under in (False, True))
         more = [b - a for a, b in zip(plain, ours, strict=True)]
         medians = [f"{statistics.median(values):9.1f}" for values in (plain, ours, more)]
-        print(f"{title:38}{''.join(medians)}{f'{min(more):.1f} - {max(more):.1f}':>22}")
+        print(f"{title:46}{''.join(medians)}{f'{min(more):.1f} - {max(more):.1f}':>22}")
 
 
 if __name__ == "__main__":

@@ -32,7 +32,6 @@ struct launch { /* CUlaunchConfig */
     CUstream stream;
 };
 
-static int captures; /* streams whose work is being recorded */
 static _Thread_local char anchor __attribute__((aligned(16)));
 
 /* ---- streams ----------------------------------------------------------------------------------- */
@@ -52,7 +51,7 @@ static CUstream stream_of(void *lane) { return is_per_thread(lane) ? PER_THREAD 
 static bool is_recorded(CUstream stream) {
     static CUresult (*capturing)(CUstream, int *);
     int status = 0;
-    if (!__atomic_load_n(&captures, __ATOMIC_RELAXED)) return false;
+    if (!__atomic_load_n(&hw_fast.recorded, __ATOMIC_RELAXED)) return false;
     if (!capturing) capturing = hw_find_in(LIBRARY, "cuStreamIsCapturing");
     return !capturing || capturing(stream, &status) != SUCCESS || status;
 }
@@ -61,7 +60,7 @@ static bool is_recorded(CUstream stream) {
 #define RELAXED 2
 static int change_mode(int mode) {
     static CUresult (*exchange)(int *);
-    if (mode < 0 || !__atomic_load_n(&captures, __ATOMIC_RELAXED)) return -1;
+    if (mode < 0 || !__atomic_load_n(&hw_fast.recorded, __ATOMIC_RELAXED)) return -1;
     if (!exchange) exchange = hw_find_in(LIBRARY, "cuThreadExchangeStreamCaptureMode");
     return exchange && exchange(&mode) == SUCCESS ? mode : -1;
 }
@@ -283,16 +282,21 @@ static uint64_t kernel(const void *f, unsigned gx, unsigned gy, unsigned gz, uns
 
 /* ---- wrappers, generated from cuda.def ------------------------------------------------------------ */
 
-#define HOOK(since, name, per_thread, params, args) \
+#define HOOKED(name, params) \
     typedef CUresult(*type_##name) params; \
-    static type_##name real_##name; \
-    static uint64_t *calls_##name; \
+    static struct { \
+        type_##name real; \
+        uint64_t *calls; \
+    } hook_##name HW_NEAR(16); \
     EXPORT CUresult name params;
+#define HOOK(since, name, per_thread, params, args) HOOKED(name, params)
 #include "cuda.def"
 
 #define READY(name) \
-    (HW_COUNT(name), real_##name || (real_##name = (type_##name)hw_resolve_linked( \
-                                         #name, (void *)name, __builtin_return_address(0))))
+    (HW_COUNT(hook_##name.calls), \
+     hook_##name.real || \
+         (hook_##name.real = (type_##name)hw_resolve_linked(#name, (void *)name, __builtin_return_address(0))))
+#define IS_PLAIN(name) (hook_##name.real && !hook_##name.calls)
 
 /* Work on its way to a stream. */
 static enum hw_pass before(void *lane, uint64_t signature) {
@@ -309,13 +313,19 @@ static void after(void *lane, uint64_t signature, enum hw_pass pass, CUresult re
 }
 
 #define ASYNC_ONE(name, per_thread, params, args, stream, signature) \
-    CUresult name params { \
-        if (!READY(name)) return NOT_FOUND; \
+    __attribute__((cold, noinline)) static CUresult slow_##name params { \
         void *lane = lane_of(stream, per_thread); \
         uint64_t hash = signature; \
         enum hw_pass pass = before(lane, hash); \
-        CUresult result = real_##name args; \
+        CUresult result = hook_##name.real args; \
         after(lane, hash, pass, result); \
+        return result; \
+    } \
+    __attribute__((aligned(64))) CUresult name params { \
+        if (!IS_PLAIN(name) && !READY(name)) return NOT_FOUND; \
+        if (!hw_turn_is_fast(lane_of(stream, per_thread))) return slow_##name args; \
+        CUresult result = hook_##name.real args; \
+        if (result != SUCCESS) hw_turn_failed(); \
         return result; \
     }
 #define ASYNC(since, name, twin, params, args, stream, signature) \
@@ -345,7 +355,7 @@ static void after(void *lane, uint64_t signature, enum hw_pass pass, CUresult re
 
 #define WAIT_FOR(name, args) \
     hw_turn_waiting(1); \
-    CUresult result = real_##name args; \
+    CUresult result = hook_##name.real args; \
     hw_turn_waiting(-1);
 
 #define WAIT_ONE(name, per_thread, params, args, stream) \
@@ -364,7 +374,7 @@ static void after(void *lane, uint64_t signature, enum hw_pass pass, CUresult re
     CUresult name params { \
         if (!READY(name)) return NOT_FOUND; \
         hw_turn_joins(lane_of(stream, per_thread)); \
-        return real_##name args; \
+        return hook_##name.real args; \
     }
 #define JOIN(since, name, twin, params, args, stream) \
     JOIN_ONE(name, false, params, args, stream) JOIN_ONE(twin, true, params, args, stream)
@@ -396,7 +406,7 @@ static bool is_captured(void *lane) {
 }
 
 static void count_capture(bool was, bool is) {
-    if (was != is) __atomic_add_fetch(&captures, is - was, __ATOMIC_RELAXED);
+    if (was != is) __atomic_add_fetch(&hw_fast.recorded, is - was, __ATOMIC_RELAXED);
 }
 
 #define CAPTURE_ONE(name, per_thread, params, args) \
@@ -404,7 +414,7 @@ static void count_capture(bool was, bool is) {
         if (!READY(name)) return NOT_FOUND; \
         void *lane = lane_of(stream, per_thread); \
         bool was = is_captured(lane); \
-        CUresult result = real_##name args; \
+        CUresult result = hook_##name.real args; \
         count_capture(was, is_captured(lane)); \
         return result; \
     }
@@ -415,25 +425,22 @@ static void count_capture(bool was, bool is) {
     CUresult name params { \
         if (!READY(name)) return NOT_FOUND; \
         hw_turn_end_lane(stream, (stream) == ALL_STREAMS); \
-        return real_##name args; \
+        return hook_##name.real args; \
     }
 
 #include "cuda.def"
 
 /* ---- for every other way to them -------------------------------------------------------------------- */
 
-static CUresult (*real_cuGetProcAddress)(const char *, void **, int, uint64_t);
-static CUresult (*real_cuGetProcAddress_v2)(const char *, void **, int, uint64_t, int *);
-static uint64_t *calls_cuGetProcAddress, *calls_cuGetProcAddress_v2;
-EXPORT CUresult cuGetProcAddress(const char *symbol, void **function, int version, uint64_t flags);
-EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, uint64_t flags, int *status);
+HOOKED(cuGetProcAddress, (const char *symbol, void **function, int version, uint64_t flags))
+HOOKED(cuGetProcAddress_v2, (const char *symbol, void **function, int version, uint64_t flags, int *status))
 
 #define LOOKUPS \
     HOOK(11030, cuGetProcAddress, 0, , ) \
     HOOK(12000, cuGetProcAddress_v2, 0, , )
 
 const struct hw_hook hw_cuda_hooks[] = {
-#define HOOK(since, name, per_thread, params, args) {#name, (void *)name, (void **)&real_##name, &calls_##name},
+#define HOOK(since, name, per_thread, params, args) {#name, (void *)name, (void **)&hook_##name.real, &hook_##name.calls},
     LOOKUPS
 #include "cuda.def"
 };
@@ -480,8 +487,8 @@ static bool is_known_by_address(void) {
     static int known = -1;
     void *given = NULL;
     if (known >= 0) return known;
-    if (real_cuGetProcAddress_v2) real_cuGetProcAddress_v2("cuInit", &given, 12000, 0, NULL);
-    else if (real_cuGetProcAddress) real_cuGetProcAddress("cuInit", &given, 11030, 0);
+    if (hook_cuGetProcAddress_v2.real) hook_cuGetProcAddress_v2.real("cuInit", &given, 12000, 0, NULL);
+    else if (hook_cuGetProcAddress.real) hook_cuGetProcAddress.real("cuInit", &given, 11030, 0);
     known = given && given == hw_find_in(LIBRARY, "cuInit");
     return known;
 }
@@ -507,24 +514,15 @@ static void replace(const char *plain, void **function, int version, uint64_t fl
     hw_survey_hooked(hook->name, way);
 }
 
-CUresult cuGetProcAddress(const char *symbol, void **function, int version, uint64_t flags) {
-    HW_COUNT(cuGetProcAddress);
-    if (!real_cuGetProcAddress)
-        *(void **)&real_cuGetProcAddress =
-            hw_resolve("cuGetProcAddress", (void *)cuGetProcAddress, __builtin_return_address(0));
-    if (!real_cuGetProcAddress) return NOT_FOUND;
-    CUresult result = real_cuGetProcAddress(symbol, function, version, flags);
-    if (result == SUCCESS) replace(symbol, function, version, flags, "cuGetProcAddress");
-    return result;
-}
-
-CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, uint64_t flags, int *status) {
-    HW_COUNT(cuGetProcAddress_v2);
-    if (!real_cuGetProcAddress_v2)
-        *(void **)&real_cuGetProcAddress_v2 =
-            hw_resolve("cuGetProcAddress_v2", (void *)cuGetProcAddress_v2, __builtin_return_address(0));
-    if (!real_cuGetProcAddress_v2) return NOT_FOUND;
-    CUresult result = real_cuGetProcAddress_v2(symbol, function, version, flags, status);
-    if (result == SUCCESS) replace(symbol, function, version, flags, "cuGetProcAddress_v2");
-    return result;
-}
+#define LOOK_UP(name, params, args) \
+    CUresult name params { \
+        HW_COUNT(hook_##name.calls); \
+        if (!hook_##name.real) \
+            hook_##name.real = (type_##name)hw_resolve(#name, (void *)name, __builtin_return_address(0)); \
+        if (!hook_##name.real) return NOT_FOUND; \
+        CUresult result = hook_##name.real args; \
+        if (result == SUCCESS) replace(symbol, function, version, flags, #name); \
+        return result; \
+    }
+LOOK_UP(cuGetProcAddress, (const char *symbol, void **function, int version, uint64_t flags), (symbol, function, version, flags))
+LOOK_UP(cuGetProcAddress_v2, (const char *symbol, void **function, int version, uint64_t flags, int *status), (symbol, function, version, flags, status))

@@ -192,7 +192,7 @@ void hw_lane_mark(struct lane *lane) {
 void hw_lanes_mark(void) {
     for (uint32_t i = 0; i < hw.used; i++)
         if (hw.lanes[i].key) hw_lane_mark(&hw.lanes[i]);
-    hw.last_dirty = NULL;
+    hw_fast.lane = NULL;
     hw_lanes_show();
 }
 
@@ -307,6 +307,6 @@ void hw_lanes_forget(void) {
     memset(hw.lanes, 0, hw.used * sizeof *hw.lanes);
     hw.used = measurables = found_count = 0;
     hw.flight_ns = 0;
-    hw.last_dirty = NULL;
+    hw_fast.lane = NULL;
     stuck = false;
 }

@@ -44,8 +44,6 @@ struct lane {
 
 extern struct hw_turns {
     struct hw_channel *channel;
-    void *last_dirty; /* the lane whose work went last: it is dirty for sure */
-    uint64_t unsaid;  /* groups that passed and are not counted in the page yet */
     pthread_mutex_t lock;
     uint64_t flight_ns, finished_ns, turn_ns;
     uint64_t ended; /* batches done so far */

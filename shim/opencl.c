@@ -263,13 +263,13 @@ static cl_icd_dispatch target; /* what comes after the layer */
      (real_##name = (__typeof__(&name))hw_resolve_linked(#name, (void *)name, __builtin_return_address(0))))
 #define TWICE(kind, ret, fault, name, params, args, ...) \
     static ret CL_API_CALL layer_##name params { \
-        HW_COUNT(name); \
+        HW_COUNT(calls_##name); \
         kind(ret, target.name args, __VA_ARGS__) \
     } \
     ret CL_API_CALL name params { \
         if (!READY(name)) return fault; \
         if (layered) return real_##name args; \
-        HW_COUNT(name); \
+        HW_COUNT(calls_##name); \
         find_tools((void *)real_##name); \
         kind(ret, real_##name args, __VA_ARGS__) \
     }

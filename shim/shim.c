@@ -179,7 +179,7 @@ static bool is_sample(struct hw_channel *c) {
     (REAL(name) || (REAL(name) = (type_##name)hw_resolve(#name, (void *)name, __builtin_return_address(0))))
 /* In a wrapper: the program called it. */
 #define READY(name) \
-    (HW_COUNT(name), \
+    (HW_COUNT(calls_##name), \
      REAL(name) || (REAL(name) = (type_##name)hw_resolve_linked(#name, (void *)name, __builtin_return_address(0))))
 
 enum {

@@ -36,7 +36,7 @@ struct hw_calls {
 };
 
 /* One call more of a wrapper: nothing but a look while nobody wants to know. */
-#define HW_COUNT(name) \
-    ((void)(__builtin_expect(calls_##name != NULL, 0) && __atomic_add_fetch(calls_##name, 1, __ATOMIC_RELAXED)))
+#define HW_COUNT(calls) \
+    ((void)(__builtin_expect((calls) != NULL, 0) && __atomic_add_fetch(calls, 1, __ATOMIC_RELAXED)))
 
 #endif

@@ -10,7 +10,7 @@
 #define ASK_AGAIN_NS 1000000u
 #define ALL ((void *)-1)
 
-static uint64_t passes;
+struct hw_fast hw_fast HW_NEAR(64);
 static bool told; /* a turn was begun with the asking for it */
 static int jobs;  /* the program says itself when its job is over */
 static uint64_t job_ns, job_deadline_ns;
@@ -28,15 +28,15 @@ bool hw_turn_inside(void) { return inside; }
 
 /* The daemon may look at the page all the time, and a word that two CPUs use is slow: what passes is counted apart. */
 void hw_turn_say_passed(void) {
-    if (!hw.unsaid || !hw.channel->page) return;
-    hw.channel->page->passed += hw.unsaid;
-    hw.unsaid = 0;
+    if (!hw_fast.unsaid || !hw.channel->page) return;
+    hw.channel->page->passed += hw_fast.unsaid;
+    hw_fast.unsaid = 0;
 }
 
 /* Nothing of the program is on the GPU: the turn may go to somebody else. */
 static void let_go(bool last) {
     told = false;
-    hw.last_dirty = NULL;
+    hw_fast.lane = NULL;
     if (!hw.channel->page) return;
     hw.channel->page->last_ns = hw.finished_ns;
     hw.channel->page->gated = 0;
@@ -164,13 +164,17 @@ static enum hw_pass pass_slowly(const struct hw_lane_api *api, void *key, uint64
     }
     if (hw.channel->page) {
         if (pass == HW_FREE) hw.channel->page->free_groups++;
-        else hw.unsaid++;
+        else hw_fast.unsaid++;
         if (piece == HW_FREE) hw_turn_say_passed();
     }
     struct lane *lane = hw_lane_of(api, key);
     if (lane) lane->dirty = true;
     if (lane && (pass == HW_FREE || pass == HW_FAST)) lane->loose = true;
-    hw.last_dirty = lane && lane->loose ? key : NULL;
+    hw_fast.lane = NULL;
+    if (lane && pass == HW_FAST && !hw.channel->page->gated) {
+        hw_fast.daemon = hw.channel->daemon;
+        __atomic_store_n(&hw_fast.lane, key, __ATOMIC_RELEASE);
+    }
     if (!hw.turn_ns) hw.turn_ns = hw_now();
     if (lane && pass >= HW_GATED) {
         __atomic_add_fetch(&lane->passing, 1, __ATOMIC_RELAXED);
@@ -180,16 +184,8 @@ static enum hw_pass pass_slowly(const struct hw_lane_api *api, void *key, uint64
 }
 
 enum hw_pass hw_turn_pass(const struct hw_lane_api *api, void *key, uint64_t signature) {
-    struct hw_channel *c = hw.channel;
     if (inside || !hw_gate_enabled()) return HW_FREE;
-    const volatile struct hw_daemon_page *daemon = c ? c->daemon : NULL;
-    volatile struct hw_client_page *page = c ? c->page : NULL;
-    /* Every now and then the slow way looks whether the daemon lives. */
-    if (page && daemon && hw.last_dirty == key && ++passes % 256 && !daemon->window_ns && page->busy &&
-        !page->gated && __atomic_load_n(&daemon->lease, __ATOMIC_ACQUIRE)) {
-        hw.unsaid++;
-        return HW_FAST;
-    }
+    if (hw_turn_is_fast(key)) return HW_FAST;
     int error = errno;
     inside++;
     pthread_mutex_lock(&hw.lock);
@@ -277,7 +273,7 @@ static void settle(void *key, enum extent extent) {
     }
     hw_lanes_book(now, false);
     hw_turn_say_passed();
-    hw.last_dirty = NULL;
+    hw_fast.lane = NULL;
     if (was && !dirty && !jobs && !job_ns) rest(now);
     else if (hw.channel->page) hw_lanes_show();
     pthread_mutex_unlock(&hw.lock);
@@ -314,7 +310,7 @@ void hw_turn_look(void) {
     const volatile struct hw_daemon_page *daemon = hw.channel ? hw.channel->daemon : NULL;
     /* Only who waits for this turn, or a deadline, makes it worth looking. */
     if (daemon && (daemon->wanted || daemon->deadline_ns || !daemon->lease)) settle(ALL, NAMED);
-    if (!daemon || inside || !hw.unsaid) return;
+    if (!daemon || inside || !hw_fast.unsaid) return;
     pthread_mutex_lock(&hw.lock);
     hw_turn_say_passed();
     pthread_mutex_unlock(&hw.lock);

@@ -46,6 +46,7 @@ def build_interposer() -> dict[str, str]:
     library = ROOT / "src" / "headway" / "live" / "libheadway.so"
     shim = sorted(str(path) for path in (ROOT / "shim").glob("*.c"))
     options = ["-std=gnu11", "-O2", "-g", "-fPIC", "-shared", "-fvisibility=hidden"]
+    options += ["-ftls-model=initial-exec"]
     command = ["gcc", *options, "-o", str(library), *shim, "-ldl", "-lpthread"]
     compiler = _compiler(command)
     said = compiler.communicate()[1]
