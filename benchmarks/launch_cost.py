@@ -1,4 +1,5 @@
-"""What the gate adds to a launch of a program that is alone, on a driver that does nothing.
+"""What the gate adds to a launch, on a driver that does nothing: of a program that is alone, and of
+one that has a window because there is a more important one.
 
     python -m benchmarks.launch_cost [--rounds 7]
 
@@ -9,12 +10,14 @@ does, and the same whatever the driver then takes (some 4 us on a real one).
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.integration.daemon_client import running_daemon
@@ -40,31 +43,63 @@ def build(folder: Path) -> Path:
     return program
 
 
-def measure(program: Path, folder: Path, *, under: bool) -> Found:
-    prefix = [sys.executable, "-m", "headway", "run", "-q", "--require", "--"] if under else []
-    env = {**os.environ, "LD_LIBRARY_PATH": str(program.parent), "HEADWAY_DIR": str(folder)}
-    done = subprocess.run([*prefix, str(program)], env=env, capture_output=True, check=True)
+def headway(*options: str) -> list[str]:
+    return [sys.executable, "-m", "headway", "run", "-q", "--require", *options, "--"]
+
+
+def measure(program: Path, folder: Path, before: list[str]) -> Found:
+    done = subprocess.run(
+        [*before, str(program)], env=environment(program, folder), capture_output=True, check=True
+    )
     return dict(json.loads(done.stdout))
+
+
+def environment(program: Path, folder: Path) -> dict[str, str]:
+    own = {"LD_LIBRARY_PATH": str(program.parent), "HEADWAY_DIR": str(folder)}
+    return {**os.environ, **own}
+
+
+@contextlib.contextmanager
+def important(program: Path, folder: Path) -> Iterator[None]:
+    """One that is there, and does nothing."""
+    with subprocess.Popen(
+        [*headway("--priority", "9"), str(program), "idle"],
+        env=environment(program, folder),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as idle:
+        assert idle.stdout is not None
+        idle.stdout.readline()
+        yield
+        idle.kill()
+
+
+def show(title: str, plain: list[Found], ours: list[Found]) -> None:
+    print(f"{title + ', ns':46}{'without':>9}{'with':>9}{'more':>9}{'smallest - largest':>22}")
+    for kind, name in KINDS.items():
+        pairs = [(a[kind], b[kind]) for a, b in zip(plain, ours, strict=True)]
+        more = [b - a for a, b in pairs]
+        columns = [*zip(*pairs, strict=True), more]
+        medians = [f"{statistics.median(values):9.1f}" for values in columns]
+        print(f"{name:46}{''.join(medians)}{f'{min(more):.1f} - {max(more):.1f}':>22}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()
-    found: dict[bool, list[Found]] = {False: [], True: []}
+    plain, alone, beside = list[Found](), list[Found](), list[Found]()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        program = build(folder)
-        with running_daemon(folder / "run"):
+        program, run = build(folder), folder / "run"
+        with running_daemon(run):
             for _ in range(options.rounds):
-                for under, rows in found.items():
-                    rows.append(measure(program, folder / "run", under=under))
-    print(f"{'ns':46}{'without':>9}{'with':>9}{'more':>9}{'smallest - largest':>22}")
-    for kind, title in KINDS.items():
-        plain, ours = ([row[kind] for row in found[under]] for under in (False, True))
-        more = [b - a for a, b in zip(plain, ours, strict=True)]
-        medians = [f"{statistics.median(values):9.1f}" for values in (plain, ours, more)]
-        print(f"{title:46}{''.join(medians)}{f'{min(more):.1f} - {max(more):.1f}':>22}")
+                plain.append(measure(program, run, []))
+                alone.append(measure(program, run, headway()))
+                with important(program, run):
+                    beside.append(measure(program, run, headway()))
+    show("alone", plain, alone)
+    show("\nbeside a more important one", plain, beside)
 
 
 if __name__ == "__main__":

@@ -5,10 +5,11 @@
 #define WAYS 8
 
 static struct hw_cost table[SETS][WAYS];
+uint64_t hw_known_costs[HW_KNOWN_COSTS];
 
 struct hw_cost *hw_cost_find(uint64_t signature) {
     static uint32_t next;
-    struct hw_cost *set = table[(signature * 0x9e3779b97f4a7c15ull >> 32) % SETS]; /* all of its bits count */
+    struct hw_cost *set = table[(hw_cost_hash(signature) >> 32) % SETS]; /* all of its bits count */
     for (int i = 0; i < WAYS; i++)
         if (set[i].signature == signature) return &set[i];
     struct hw_cost *c = &set[next++ % WAYS];
@@ -16,6 +17,11 @@ struct hw_cost *hw_cost_find(uint64_t signature) {
         if (!set[i].signature) c = &set[i];
     *c = (struct hw_cost){.signature = signature};
     return c;
+}
+
+void hw_cost_publish(const struct hw_cost *c) {
+    uint64_t hash = hw_cost_hash(c->signature), ns = c->seen < HW_KNOWN || c->ns > UINT32_MAX ? 0 : c->ns;
+    __atomic_store_n(&hw_known_costs[(hash >> 32) % HW_KNOWN_COSTS], hash << 32 | ns, __ATOMIC_RELAXED);
 }
 
 uint64_t hw_cost_of(const struct hw_cost *cost, uint64_t unknown_ns) {
@@ -40,11 +46,13 @@ void hw_cost_learn(const struct hw_sum *sum, struct hw_sight seen, bool doubtful
         double part = sum->parts == 1 ? 1 : (double)sum->part[i].ns / (double)sum->ns;
         uint64_t ns = (uint64_t)((double)seen.took_ns * part / sum->part[i].works);
         if (doubtful && ns < hw_cost_of(c, UINT64_MAX)) continue;
-        if (c->ns && (ns < c->ns ? seen.or_more : seen.or_less)) continue;
+        if (c->ns && ns < c->ns && seen.or_more) continue;
         if (!c->seen || !c->ns) c->ns = ns;
+        else if (ns >= c->ns && seen.or_less) {} /* no news, but it was seen */
         else if (ns < c->ns) c->ns = (c->ns * 3 + ns) / 4;
         else c->ns = (c->ns * 7 + (ns < 8 * c->ns ? ns : 8 * c->ns)) / 8;
         if (!c->ns) c->ns = 1;
         if (c->seen < HW_KNOWN) c->seen++;
+        hw_cost_publish(c);
     }
 }

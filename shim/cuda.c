@@ -271,7 +271,7 @@ static const struct hw_lane_api api = {
 
 /* ---- signatures ----------------------------------------------------------------------------------- */
 
-static uint64_t kernel(const void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+static inline uint64_t kernel(const void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                        unsigned bz, unsigned shared) {
     uint64_t hash = hw_mix(HW_SEED, (uintptr_t)f);
     hash = hw_mix(hash, (uint64_t)gx << 32 | gy);
@@ -322,9 +322,12 @@ static void after(void *lane, uint64_t signature, enum hw_pass pass, CUresult re
         return result; \
     } \
     __attribute__((aligned(64))) CUresult name params { \
-        if (!IS_PLAIN(name) && !READY(name)) return NOT_FOUND; \
-        if (!hw_turn_is_fast(lane_of(stream, per_thread))) return slow_##name args; \
+        if (__builtin_expect(!IS_PLAIN(name), 0) && !READY(name)) return NOT_FOUND; \
+        void *lane = lane_of(stream, per_thread); \
+        bool joins = false; \
+        if (!hw_turn_is_fast(lane) && !(joins = hw_turn_join(lane, signature))) return slow_##name args; \
         CUresult result = hook_##name.real args; \
+        if (joins) hw_turn_joined(); \
         if (result != SUCCESS) hw_turn_failed(); \
         return result; \
     }

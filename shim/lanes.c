@@ -31,6 +31,19 @@ static struct {
 } measurable[MEASURABLE];
 static uint32_t measurables;
 
+void hw_lock(void) {
+    pthread_mutex_lock(&hw.lock);
+    if (!hw.lent) return;
+    int64_t joined = hw.lent - __atomic_exchange_n(&hw_fast.room, 0, __ATOMIC_SEQ_CST);
+    hw.lent = 0;
+    hw_fast.joined = NULL;
+    hw.joined->open.sum.ns += (uint64_t)joined;
+    hw.joined->added_ns += (uint64_t)joined;
+    hw.joined->open.works += joined > 0;
+}
+
+void hw_unlock(void) { pthread_mutex_unlock(&hw.lock); }
+
 struct lane *hw_lane_of(const struct hw_lane_api *api, void *key) {
     static struct lane *last;
     if (last && last->key == key) return last;
@@ -214,7 +227,7 @@ static void say_done(const struct lane *lane, struct batch *b) {
 
 /* Pieces that the GPU has not done for sure, or work that has yet to get there, though somebody waited for something. */
 bool hw_lane_has_pieces(const struct lane *lane) {
-    if (__atomic_load_n(&lane->passing, __ATOMIC_ACQUIRE)) return true;
+    if (__atomic_load_n(&lane->passing, __ATOMIC_ACQUIRE) || __atomic_load_n(&hw_fast.joining, __ATOMIC_SEQ_CST)) return true;
     if (lane->open.gated && !hw_is_begun(&lane->open)) return true;
     for (uint32_t i = 0; i < lane->count; i++) {
         const struct batch *b = &lane->ring[(lane->first + i) % BATCHES];
@@ -248,16 +261,16 @@ void hw_lanes_look_for_broken(uint64_t now) {
 }
 
 void hw_turn_nap(long ns) {
-    pthread_mutex_unlock(&hw.lock);
+    hw_unlock();
     nanosleep(&(struct timespec){.tv_nsec = ns}, NULL);
-    pthread_mutex_lock(&hw.lock);
+    hw_lock();
 }
 
 void hw_turn_breathe(uint64_t since, uint64_t now) {
     if (now - since > BROKEN_NS) hw_lanes_look_for_broken(now);
-    pthread_mutex_unlock(&hw.lock);
+    hw_unlock();
     if (now - since > SPIN_NS) nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
-    pthread_mutex_lock(&hw.lock);
+    hw_lock();
 }
 
 /* Whether the program itself keeps some of its work from being done. */
@@ -307,6 +320,8 @@ void hw_lanes_forget(void) {
     memset(hw.lanes, 0, hw.used * sizeof *hw.lanes);
     hw.used = measurables = found_count = 0;
     hw.flight_ns = 0;
-    hw_fast.lane = NULL;
+    hw_fast.lane = hw_fast.joined = NULL;
+    hw_fast.joining = 0;
+    hw_fast.room = hw.lent = 0;
     stuck = false;
 }

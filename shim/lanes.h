@@ -18,7 +18,6 @@
 struct batch {
     uint32_t seq, works;
     uint64_t issued_ns;
-    struct hw_sum sum; /* what it is predicted to cost */
     bool doubtful; /* it may have begun long before it was issued */
     bool gated;    /* it waits on the GPU until the gate is open: a piece */
     bool unknown;  /* a piece of work that was not seen often enough */
@@ -26,6 +25,7 @@ struct batch {
     volatile uint32_t *word; /* the mark; its page stays mapped whatever becomes of the daemon */
     void *event;             /* or this in its place */
     void *begun, *ended;     /* events that tell what a piece took, for some of them */
+    struct hw_sum sum;       /* what it is predicted to cost */
 };
 
 struct lane {
@@ -49,6 +49,8 @@ extern struct hw_turns {
     uint64_t ended; /* batches done so far */
     bool asking;    /* a thread waits for a turn */
     uint32_t used;  /* of the lanes; looking at all of them would be slow */
+    struct lane *joined; /* whose piece others may join, */
+    int64_t lent;        /* and for how much there was room */
     struct lane lanes[HW_LANES];
 } hw;
 
@@ -84,6 +86,10 @@ static inline bool hw_is_written(const struct batch *b) { return hw_has_reached(
 
 /* Of a piece: its `opened` stands before its `closed`. */
 static inline bool hw_is_begun(const struct batch *b) { return hw_has_reached(b->word - HW_LANES, b->seq); }
+
+/* With the lock nobody joins a piece, and what has joined is part of it. */
+void hw_lock(void);
+void hw_unlock(void);
 
 /* ---- pieces.c ---- */
 

@@ -168,6 +168,23 @@ static void keep_books(void) {
     pthread_mutex_unlock(&hw.lock);
 }
 
+/* Others may join the piece while there is no more of it in flight than may be. That it has begun must be known: what
+ * is left of it is counted from then on, and who is far ahead of the GPU can as well go the long way. */
+static void lend(struct lane *lane, uint64_t window) {
+    const struct batch *b = &lane->open;
+    uint64_t most = window + window / 8, taken = b->sum.ns;
+    if (b->begun || !hw_turn_leased()) return;
+    if (!lane->runs) left_of(lane);
+    if (!lane->runs) return;
+    if (taken >= most) taken = can_stretch(lane, window) ? left_of(lane) : most;
+    if (taken >= most) return;
+    hw.joined = lane;
+    hw.lent = (int64_t)(most - taken);
+    hw_fast.daemon = hw.channel->daemon;
+    __atomic_store_n(&hw_fast.room, hw.lent, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&hw_fast.joined, lane->key, __ATOMIC_RELEASE);
+}
+
 /* The work goes with the piece. Where it is long, or nobody knows how long, it ends that; else the next piece does,
  * which costs the GPU less, and until then its end is a prediction. */
 static enum hw_pass add_to_piece(struct lane *lane, struct hw_cost *cost, uint64_t window) {
@@ -175,13 +192,16 @@ static enum hw_pass add_to_piece(struct lane *lane, struct hw_cost *cost, uint64
     uint64_t ns = hw_cost_of(cost, window);
     if (!b->works) b->issued_ns = lane->looked_ns = hw_now();
     b->unknown |= cost->seen < HW_KNOWN;
-    hw_cost_add(&b->sum, cost, ns);
+    if (b->begun) hw_cost_add(&b->sum, cost, ns); /* what took how long is only learned from measured ones */
+    else b->sum.ns += ns;
     b->works++;
     if (b->works == 1) hw.channel->page->piece_ns = ns > window ? ns : window;
     lane->added_ns += ns;
     if (lane->added_ns > window / PARTS) left_of(lane);
-    if (b->unknown) return HW_ENDING;
-    return ns >= 2 * window && !is_left_alone(b) ? HW_ENDING : HW_GATED;
+    if (b->unknown || (ns >= 2 * window && !is_left_alone(b))) return HW_ENDING;
+    hw_cost_publish(cost);
+    lend(lane, window);
+    return HW_GATED;
 }
 
 enum hw_pass hw_piece_pass(const struct hw_lane_api *api, void *key, uint64_t signature) {

@@ -18,10 +18,6 @@ static _Thread_local int inside;
 static _Thread_local uint64_t called_ns; /* when this thread's work passed */
 static _Thread_local struct lane *on_its_way; /* where it goes, if it goes in a piece */
 
-uint64_t hw_mix(uint64_t hash, uint64_t value) { /* FNV-1a over whole words */
-    return (hash ^ value) * 0x100000001b3ull;
-}
-
 bool hw_turn_inside(void) { return inside; }
 
 /* ---- turns -------------------------------------------------------------------------------------- */
@@ -107,9 +103,9 @@ static bool begin_turn(void) {
             return told = hw_gate_announce(hw.channel);
         }
         hw.asking = true;
-        pthread_mutex_unlock(&hw.lock);
+        hw_unlock();
         bool granted = hw_gate_ask(hw.channel);
-        pthread_mutex_lock(&hw.lock);
+        hw_lock();
         hw.asking = false;
         if (!granted) return false;
     }
@@ -188,10 +184,10 @@ enum hw_pass hw_turn_pass(const struct hw_lane_api *api, void *key, uint64_t sig
     if (hw_turn_is_fast(key)) return HW_FAST;
     int error = errno;
     inside++;
-    pthread_mutex_lock(&hw.lock);
+    hw_lock();
     enum hw_pass pass = pass_slowly(api, key, signature);
     if (hw.channel && hw.channel->page && pass < HW_GATED) hw.channel->page->unmarked = 1;
-    pthread_mutex_unlock(&hw.lock);
+    hw_unlock();
     inside--;
     errno = error;
     if (pass == HW_WATCHED) called_ns = hw_now();
@@ -222,11 +218,11 @@ void hw_turn_passed(const struct hw_lane_api *api, void *key, uint64_t signature
     if (pass != HW_WATCHED && pass != HW_ENDING) return;
     int error = errno;
     inside++;
-    pthread_mutex_lock(&hw.lock);
+    hw_lock();
     struct lane *lane = hw.channel->page && hw.channel->daemon ? hw_lane_of(api, key) : NULL;
     if (lane && pass == HW_ENDING) hw_piece_end(lane);
     else if (lane) watch_passed(lane, signature);
-    pthread_mutex_unlock(&hw.lock);
+    hw_unlock();
     inside--;
     errno = error;
 }
@@ -257,7 +253,7 @@ static void settle(void *key, enum extent extent) {
     if (!hw.channel || inside) return;
     int error = errno;
     inside++;
-    pthread_mutex_lock(&hw.lock);
+    hw_lock();
     uint64_t now = hw_now();
     bool dirty = false, was = false;
     for (uint32_t i = 0; i < hw.used; i++) {
@@ -266,7 +262,7 @@ static void settle(void *key, enum extent extent) {
         was |= lane->dirty;
         bool waited_for = lane->key == key || extent == EVERY;
         if (extent == GONE || (waited_for && !hw_lane_has_pieces(lane))) hw_lane_is_done(lane, now);
-        else if (lane->dirty && !lane->gone && !lane->passing && lane->api->may_mark(lane->key) &&
+        else if (lane->dirty && !lane->gone && !lane->passing && !hw_fast.joining && lane->api->may_mark(lane->key) &&
                  lane->api->lane_done(lane->key))
             hw_lane_is_done(lane, now);
         dirty |= lane->dirty;
@@ -276,7 +272,7 @@ static void settle(void *key, enum extent extent) {
     hw_fast.lane = NULL;
     if (was && !dirty && !jobs && !job_ns) rest(now);
     else if (hw.channel->page) hw_lanes_show();
-    pthread_mutex_unlock(&hw.lock);
+    hw_unlock();
     inside--;
     errno = error;
 }
@@ -294,10 +290,10 @@ static void end_pieces(void *key, void (*end)(struct lane *)) {
     if (!hw.channel || inside || !hw.channel->page || !hw.channel->page->gated) return;
     int error = errno;
     inside++;
-    pthread_mutex_lock(&hw.lock);
+    hw_lock();
     for (uint32_t i = 0; i < hw.used; i++)
         if (hw.lanes[i].key && (key == ALL || hw.lanes[i].key == key)) end(&hw.lanes[i]);
-    pthread_mutex_unlock(&hw.lock);
+    hw_unlock();
     inside--;
     errno = error;
 }
@@ -311,16 +307,16 @@ void hw_turn_look(void) {
     /* Only who waits for this turn, or a deadline, makes it worth looking. */
     if (daemon && (daemon->wanted || daemon->deadline_ns || !daemon->lease)) settle(ALL, NAMED);
     if (!daemon || inside || !hw_fast.unsaid) return;
-    pthread_mutex_lock(&hw.lock);
+    hw_lock();
     hw_turn_say_passed();
-    pthread_mutex_unlock(&hw.lock);
+    hw_unlock();
 }
 
 void hw_turn_failed(void) { settle(ALL, NAMED); }
 
 /* Nobody can ask the stream any more: a mark behind its last work will tell. */
 static void part_with(void *key) {
-    pthread_mutex_lock(&hw.lock);
+    hw_lock();
     inside++;
     hw_lanes_reap(hw_now());
     for (uint32_t i = 0; i < hw.used; i++) {
@@ -334,7 +330,7 @@ static void part_with(void *key) {
     }
     hw_lanes_book(hw_now(), false);
     inside--;
-    pthread_mutex_unlock(&hw.lock);
+    hw_unlock();
 }
 
 void hw_turn_end_lane(void *key, bool all) {
@@ -342,10 +338,10 @@ void hw_turn_end_lane(void *key, bool all) {
     int error = errno;
     if (!all) part_with(key);
     settle(ALL, all ? GONE : NAMED);
-    pthread_mutex_lock(&hw.lock);
+    hw_lock();
     for (uint32_t i = 0; all && i < hw.used; i++) hw.lanes[i].key = NULL;
     if (all && hw.channel->page) hw.channel->page->open = 1; /* nothing may wait for its turn while its context goes */
-    pthread_mutex_unlock(&hw.lock);
+    hw_unlock();
     errno = error;
 }
 
@@ -357,24 +353,24 @@ EXPORT void headway_job_end(void);
 
 /* Until the job ends, waiting for the GPU does not end the turn. Jobs may stand in jobs: the outermost counts. */
 void headway_job_begin(uint64_t deadline_ns) {
-    pthread_mutex_lock(&hw.lock);
+    hw_lock();
     if (!jobs++) {
         job_ns = hw_now();
         job_deadline_ns = deadline_ns;
     }
-    pthread_mutex_unlock(&hw.lock);
+    hw_unlock();
 }
 
 void headway_job_end(void) {
-    pthread_mutex_lock(&hw.lock);
+    hw_lock();
     bool over = jobs > 0 && !--jobs;
-    pthread_mutex_unlock(&hw.lock);
+    hw_unlock();
     if (!over) return;
     settle(ALL, NAMED);
-    pthread_mutex_lock(&hw.lock);
+    hw_lock();
     bool dirty = false;
     for (uint32_t i = 0; i < hw.used; i++) dirty |= hw.lanes[i].key && hw.lanes[i].dirty;
     if (hw.channel && !dirty && job_ns) rest(hw_now());
     job_ns = job_deadline_ns = 0;
-    pthread_mutex_unlock(&hw.lock);
+    hw_unlock();
 }

@@ -4,6 +4,7 @@
 #ifndef HEADWAY_TURN_H
 #define HEADWAY_TURN_H
 
+#include "costs.h"
 #include "protocol.h"
 #include <stdbool.h>
 
@@ -49,6 +50,9 @@ extern struct hw_fast {
     const volatile struct hw_daemon_page *daemon; /* its pages stay, even a dead one's */
     uint64_t unsaid; /* groups that passed and are not counted in the page yet */
     int recorded;    /* streams whose work is only being recorded */
+    int joining;     /* threads whose work has joined a piece and is on its way to the stream */
+    void *joined;    /* the lane whose piece others may join */
+    int64_t room;    /* for so much predicted work, in ns */
 } hw_fast __attribute__((visibility("hidden")));
 /* After so many the slow way looks whether the daemon lives. */
 #define HW_UNSAID 256
@@ -61,6 +65,27 @@ static inline bool hw_turn_is_fast(void *lane) {
     hw_fast.unsaid++;
     return true;
 }
+
+/* Whether work of a known kind joins the piece that its lane is in: then it has, and hw_turn_joined is to be told when
+ * it has gone. Nobody's lock is needed: whoever has it has taken the room away. */
+static inline bool hw_turn_join(void *lane, uint64_t signature) {
+    if (__atomic_load_n(&hw_fast.joined, __ATOMIC_ACQUIRE) != lane || hw_fast.unsaid >= HW_UNSAID || hw_fast.recorded ||
+        !__atomic_load_n(&hw_fast.daemon->lease, __ATOMIC_ACQUIRE))
+        return false;
+    int64_t ns = hw_cost_known(signature), room;
+    if (!ns) return false;
+    __atomic_add_fetch(&hw_fast.joining, 1, __ATOMIC_SEQ_CST);
+    room = __atomic_load_n(&hw_fast.room, __ATOMIC_RELAXED);
+    while (room >= ns)
+        if (__atomic_compare_exchange_n(&hw_fast.room, &room, room - ns, true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) {
+            hw_fast.unsaid++;
+            return true;
+        }
+    __atomic_sub_fetch(&hw_fast.joining, 1, __ATOMIC_RELEASE);
+    return false;
+}
+
+static inline void hw_turn_joined(void) { __atomic_sub_fetch(&hw_fast.joining, 1, __ATOMIC_RELEASE); }
 
 /* Before work: waits until it may go. */
 enum hw_pass hw_turn_pass(const struct hw_lane_api *api, void *lane, uint64_t signature);
@@ -86,8 +111,11 @@ bool hw_turn_inside(void);
 /* In the GPU's place: this mark is reached. */
 void hw_turn_written(volatile uint32_t *word, uint32_t value);
 
-uint64_t hw_mix(uint64_t hash, uint64_t value);
 #define HW_SEED 0xcbf29ce484222325ull
+
+static inline uint64_t hw_mix(uint64_t hash, uint64_t value) { /* FNV-1a over whole words */
+    return (hash ^ value) * 0x100000001b3ull;
+}
 
 /* The signature of a copy. Sizes that differ by less than an eighth cost about the same. */
 static inline uint64_t bytes(char way, uint64_t size) {
