@@ -6,6 +6,9 @@ Programs that are told what to do take many rounds that are too short for the ma
 Two processes of one program differ too, for as long as they live: so each of these runs without
 Headway twice, which shows what a difference of nothing looks like, and all are started afresh a few
 times, in generations.
+
+With a more important program there, however little that does, work goes in pieces that fit the
+window: what that costs a program that has the GPU to itself is shown, too.
 """
 
 from __future__ import annotations
@@ -14,8 +17,9 @@ import contextlib
 import json
 import os
 import statistics
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -32,6 +36,12 @@ READY_S = 60.0
 ALIKE = {"PYTHONHASHSEED": "0"}
 """What can be made the same in processes that are compared."""
 TWICE = "(the same, twice without)"
+IDLE = """
+import headway, sys
+with headway.task("important", priority=9):
+    print("{}", flush=True)
+    sys.stdin.read()
+"""
 
 
 @dataclass(frozen=True)
@@ -43,7 +53,8 @@ class Case:
     command: Callable[[Stage], list[str]]
     value: Callable[[dict[str, Any]], float]
     """Smaller is better."""
-    goal: float
+    goal: float | None
+    """None: it is only shown."""
     rounds: int
     """Of each generation."""
     generations: int = 1
@@ -53,11 +64,15 @@ class Case:
     """What must be the same in every run."""
     short: Mapping[str, float] | None = None
     """What makes a round, for a program that is told: starting takes long."""
+    window: bool = False
+    """Under Headway there is a more important program, which does nothing."""
 
 
 def cases(quick: bool) -> list[Case]:
     rounds = 3 if quick else 8
     us, kernels = W4
+    torch = [_torch(title, *found, quick) for title, found in models.throughput().items()]
+    trained = replace(torch[-1], title=f"{torch[-1].title}, with a window", goal=None, window=True)
     return [
         Case(
             "W4's greedy loop",
@@ -77,7 +92,8 @@ def cases(quick: bool) -> list[Case]:
             rounds=rounds,
             same=("checksum",),
         ),
-        *(_torch(title, *found, quick) for title, found in models.throughput().items()),
+        *torch,
+        trained,
     ]
 
 
@@ -172,7 +188,10 @@ def compare(stage: Stage, case: Case) -> Cost:
     """All, round by round; what is computed must be the same each time."""
     cost = Cost([], [], [], case.relative, case.generations)
     first, full = dict[str, Any](), dict[str, Any]()
-    with stages.daemon(stage) as managed:
+    with contextlib.ExitStack() as outer:
+        managed = outer.enter_context(stages.daemon(stage))
+        if case.window:
+            outer.enter_context(_idle(managed))
         ways = {"without": (stage, case.command(stage))}
         ways["under"] = (managed, [*stages.run_as("alone"), *case.command(stage)])
         if case.short is not None:
@@ -189,6 +208,17 @@ def compare(stage: Stage, case: Case) -> Cost:
                     _check(case, said, first)
                     getattr(cost, way).append(case.value(said))
     return cost
+
+
+@contextlib.contextmanager
+def _idle(stage: Stage) -> Iterator[None]:
+    """A more important program that is there."""
+    program = Told(stage, [sys.executable, "-c", IDLE], {})
+    try:
+        program.heard(READY_S)
+        yield
+    finally:
+        program.end()
 
 
 def _check(case: Case, said: dict[str, Any], first: dict[str, Any]) -> None:
@@ -241,9 +271,9 @@ def measure(stage: Stage, quick: bool) -> Outcome:
             continue
         rows.extend(found := _rows(case, cost))
         print(*("  ".join(row) for row in found), sep="\n", flush=True)
-        outcome.goals.append(
-            Goal(f"{case.title}: cost, one by one", cost.one_by_one.median, case.goal)
-        )
+        if case.goal is not None:
+            what = f"{case.title}: cost, one by one"
+            outcome.goals.append(Goal(what, cost.one_by_one.median, case.goal))
         outcome.data[case.title] = _data(cost)
     head = ["one program alone", "", "without", "with Headway", "cost", "one by one", spread.COLUMN]
     head += ["middle half", "smallest - largest", "rounds", "median of each generation"]

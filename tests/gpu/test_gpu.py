@@ -75,6 +75,7 @@ def test_a_program_alone_is_not_slowed_down_much(stage: Stage, number: int) -> N
     case = overhead.cases(quick=True)[number]
     cost = overhead.compare(stage, case)
     print(f"\n{case.title}: {cost.found.rounds}, goal {case.goal}")
+    assert case.goal is not None
     assert cost.found.median < 5 * case.goal
 
 

@@ -29,6 +29,7 @@ from benchmarks.gpu import (
 from benchmarks.gpu import stage as stages
 from benchmarks.gpu.frameworks import PHASES, Program
 from benchmarks.gpu.stage import Failed, Stage
+from benchmarks.gpu.told import Told
 from tests.integration import cuda
 
 pytestmark = pytest.mark.live
@@ -179,7 +180,7 @@ GENERATIONS = 2
 @pytest.fixture
 def case(told: list[str]) -> overhead.Case:
     """PyTorch inference, played, with less than all rounds and generations."""
-    inference = overhead.cases(quick=False)[-2]
+    inference = overhead.cases(quick=False)[2]
     assert inference.command(Stage(Path())) == [*told, models.TOLD]
     return replace(inference, rounds=3, generations=GENERATIONS)
 
@@ -234,6 +235,22 @@ def test_what_the_measurement_resolves_is_shown_and_is_no_goal(
     assert ours[-2:] == ["6", "+25.00%, +25.00%"]
     assert nothing[:5] == [overhead.TWICE, "ms each", "20", "20", "+0.00%"]
     assert json.loads(json.dumps(outcome.data))[case.title]["of_nothing"]["generations"] == [0, 0]
+
+
+def test_a_program_with_a_window_has_somebody_more_important_beside_it(
+    stage: Stage, case: overhead.Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beside: list[list[str]] = []
+
+    def told(stage: Stage, command: list[str], env: dict[str, str]) -> Told:
+        if "run" in command:
+            beside.append([channel["priority"] for channel in stage.status()["channels"]])
+        return Told(stage, command, env)
+
+    monkeypatch.setattr(overhead, "Told", told)
+    for window in (False, True):
+        overhead.compare(stage, replace(case, window=window, rounds=1, generations=1))
+    assert beside == [[], ["9"]]
 
 
 # -- OpenGL ES and OpenCL ------------------------------------------------------------------------
