@@ -6,7 +6,7 @@ page first and the holder's page is read after that; a holder that was about to 
 way round, so one of the two notices the other.
 
 What is on the GPU and what it costs is in online.py; how long a lease is kept in leases.py, and of
-programs that take turns in turns.py.
+programs that take turns in turns.py; how long ones are held back for regular jobs in holding.py.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from headway.engine.core import Engine
 from headway.engine.model import Group, Lease
 from headway.live import leases, turns
 from headway.live.channel import Channel
+from headway.live.holding import HoldBack
 from headway.live.online import Online
 from headway.live.protocol import (
     COMPLETE,
@@ -53,6 +54,7 @@ class Arbiter:
         self.online = Online(engine, bounds.hold_ns)
         self._turners: dict[Channel, None] = {}
         """Channels that take turns."""
+        self._back = HoldBack(self._turners, self.online.channels)
         self._looking = False
         self._due_ns: int | None = None
         """The tick at which what has changed is decided on."""
@@ -86,6 +88,7 @@ class Arbiter:
             channel.asks = message.units or channel.asks
             self._close_gates(channel)
             self._submitted(channel, message, now_ns)
+            self._back.asked(channel, now_ns)
         elif message.type == COMPLETE:
             self._completed(channel, message, now_ns)
         elif message.type == RELEASE:
@@ -128,6 +131,7 @@ class Arbiter:
                 self.online.settle(now_ns)
                 self._close_gates(channel)
                 self._submit(channel, 0, now_ns)
+                self._back.asked(channel, now_ns)
             elif not busy and turns.rests(channel, pages):
                 channel.asks, changed = asks, True
                 self.online.settle(now_ns)
@@ -195,6 +199,7 @@ class Arbiter:
         if not channel.turns or task.waiting is not None:  # or it has begun again meanwhile
             return
         if rests:
+            channel.job = None
             self.engine.rest(task, now_ns)
             self.engine.advance(now_ns)
             self._maybe_lease(channel, now_ns)
@@ -242,7 +247,9 @@ class Arbiter:
             self._let_go(group, now_ns)
             group = self.engine.dispatch(now_ns)
         self.online.set_bounds(now_ns)
-        self._set_at_once()
+        turns.set_at_once(self._turners, self.online.channels)
+        if self.bounds.tick_ns is None:
+            self._back.review(now_ns)
 
     def _review(self, holder: Channel, now_ns: int) -> None:
         """May this lease be kept, and until when?"""
@@ -284,17 +291,6 @@ class Arbiter:
             channel.asked = False
             self._grant(channel)
 
-    def _set_at_once(self) -> None:
-        """Tell those who could go at once whether they may, before they ask."""
-        online = self.online.channels
-        for channel in self._turners:
-            task, pages = channel.task, channel.pages
-            if task is None or pages is None or not task.policy.at_once:
-                continue
-            funded = task.reserve is None or task.reserve.budget_ns > 0
-            first = all(c.task is None or c.task.rank > task.rank for c in online)
-            pages.set_at_once(funded and first and channel not in online)
-
     def tick(self, now_ns: int) -> None:
         """Timers: replenishments, policies, and groups that take too long."""
         self.online.settle(now_ns)
@@ -308,7 +304,7 @@ class Arbiter:
     def next_timer_ns(self) -> int | None:
         """When `tick` has something to do."""
         online = self.online.channels
-        times = [self._due_ns, self.engine.next_timer_ns()]
+        times = [self._due_ns, self._back.next_ns, self.engine.next_timer_ns()]
         times.extend(c.keep_ns for c in online if c.leased and not c.revoked)
         times.extend(turns.period_ends_ns(c) for c in online)
         wanted = bool(self.engine.queue.entries)
@@ -366,6 +362,8 @@ class Arbiter:
     def _lend(self, channel: Channel, now_ns: int) -> None:
         """What the channel has online is a lease."""
         self.leases += 1
+        if channel.turns and self.bounds.tick_ns is None:
+            self._back.hold(channel, now_ns)
         leases.begin(channel, now_ns)
         if channel.turns:
             self._want(channel, bool(self.engine.queue.entries), now_ns)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headway.engine.model import Group, Task
+from headway.live.habits import Habit
 from headway.live.pages import Pages
 
 if TYPE_CHECKING:
@@ -73,6 +74,12 @@ class Channel:
         """What it said when its lease began."""
         self.turns = False
         """A grant is a lease, and it says when it is done with it (live/turns.py)."""
+        self.job: int | None = None
+        """Of one who takes turns: the job that began last, as a count of those before it; None: it
+        has rested since."""
+        self.habit: Habit | None = None
+        self.held_until_ns = self.spared_ns = 0
+        """Until when its pieces do not begin, and until when they are not held back again."""
         self.wanted_ns: int | None = None
         """Since when others wait for its turn to be over."""
         self.progress: tuple[int | bytes, ...] = ()

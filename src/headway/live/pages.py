@@ -21,6 +21,7 @@ from headway.live.protocol import (
     MAGIC,
     OPEN_AT,
     PAGE,
+    PIECE_NS_AT,
     VERSION,
     ClientPage,
     parse_client_page,
@@ -89,7 +90,7 @@ def _map(fd: int, protection: int) -> int:
 class _Words:
     """Words that only clients use that take turns: there may be a thousand of the others."""
 
-    __slots__ = ("asks", "at_once", "gated", "jobs", "looks", "open", "waits", "wanted")
+    __slots__ = ("asks", "at_once", "gated", "jobs", "looks", "open", "piece", "waits", "wanted")
 
     def __init__(self, daemon: int, client: int) -> None:
         self.at_once = ctypes.c_uint32.from_address(daemon + _AT_ONCE)
@@ -100,6 +101,7 @@ class _Words:
         self.jobs = ctypes.c_uint64.from_address(client + JOBS_AT)
         self.gated = ctypes.c_uint32.from_address(client + GATED_AT)
         self.open = ctypes.c_uint32.from_address(client + OPEN_AT)
+        self.piece = ctypes.c_uint64.from_address(client + PIECE_NS_AT)
 
 
 class Pages:
@@ -110,6 +112,8 @@ class Pages:
         self._daemon = self._client = 0
         self._lease: ctypes.c_uint32 | None = None
         self._leases = 0
+        self._held = False
+        """Under a lease, pieces that have not begun wait all the same."""
         self._turns: _Words | None = None
         try:
             self.daemon_fd = _memfd("headway-daemon")
@@ -140,8 +144,12 @@ class Pages:
         """While the pages are there."""
         if self._turns is None:
             self._turns = _Words(self._daemon, self._client)
-            self._turns.open.value = bool(self._lease is not None and self._lease.value)
+            self._turns.open.value = self._is_open
         return self._turns
+
+    @property
+    def _is_open(self) -> bool:
+        return self._lease is not None and self._lease.value != 0 and not self._held
 
     def _seal(self) -> None:
         fixed = SEAL_SHRINK | SEAL_GROW | SEAL_SEAL
@@ -191,7 +199,16 @@ class Pages:
                 self._leases = self._leases % MOST_LEASES + 1
             self._lease.value = self._leases if on else 0
             if self._turns is not None:
-                self._turns.open.value = on
+                self._turns.open.value = self._is_open
+            with _fence:
+                pass
+
+    def hold_back(self, on: bool) -> None:
+        """Whether pieces wait though there is a lease; what is read after this is newer. It counts
+        for the next lease, too, until something else is said."""
+        if self._daemon and self._held != on:
+            self._held = on
+            self._words.open.value = self._is_open
             with _fence:
                 pass
 
@@ -220,6 +237,11 @@ class Pages:
     @property
     def gated(self) -> bool:
         return bool(self._client and self._words.gated.value)
+
+    @property
+    def piece_ns(self) -> int:
+        """What the piece takes to which it last added something, as predicted."""
+        return self._words.piece.value if self._client else 0
 
     @property
     def wanted(self) -> bool:

@@ -34,6 +34,7 @@ _PIECES_AT = _TURNS_AT + _TURNS.size + 2 * _MARKS.size
 GATED_AT: Final = _PIECES_AT
 OPEN_AT: Final = _PIECES_AT + 4
 """The one word of the client's page that the daemon writes: the GPU waits for it."""
+PIECE_NS_AT: Final = _PIECES_AT + 8
 _WAITING = struct.Struct("<I4x")
 _WAITING_AT = _PIECES_AT + _PIECES.size + 4 * _MARKS.size
 CLIENT_PAGE_SIZE: Final = _WAITING_AT + _WAITING.size

@@ -11,6 +11,7 @@ it has used: the rest of a budget is lost with its period, so time must not be c
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from headway.engine.core import Engine
@@ -157,6 +158,17 @@ def drains(holder: Channel, now_ns: int) -> bool:
         return page.drains
     likely_ns = max(holder.pages.window_ns, page.piece_ns) * 5 // 4 + TRAIL_NS
     return holder.revoked_ns is not None and now_ns < holder.revoked_ns + likely_ns
+
+
+def set_at_once(turners: Iterable[Channel], online: Collection[Channel]) -> None:
+    """Tell those who could go at once whether they may, before they ask."""
+    for channel in turners:
+        task, pages = channel.task, channel.pages
+        if task is None or pages is None or not task.policy.at_once:
+            continue
+        funded = task.reserve is None or task.reserve.budget_ns > 0
+        first = all(c.task is None or c.task.rank > task.rank for c in online)
+        pages.set_at_once(funded and first and channel not in online)
 
 
 def rests(channel: Channel, pages: Pages) -> bool:

@@ -1,0 +1,62 @@
+"""Habits: when the next job of a program is due that does something again and again.
+
+A guess, and one that need not be good: what is done for it is over by itself soon after the time it
+was for, whether somebody came or not.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from statistics import median_low
+
+SEEN = 8
+"""So many intervals make a habit."""
+SHORTEST_NS = 2_000_000
+LONGEST_NS = 1_000_000_000
+"""Periods between these are worth knowing."""
+PART = 16
+"""By such a part of a period intervals may differ, but by at least and at most so much:"""
+LEAST_NS = 200_000
+MOST_NS = 1_000_000
+LEAD_NS = 1_000_000
+LATE_NS = 300_000
+"""From how long before its time to how long after it a job is expected, at most; the first is no
+more than a tenth of a period either."""
+
+
+class Habit:
+    """What is known of one program's jobs."""
+
+    def __init__(self) -> None:
+        self.due_ns: int | None = None
+        """When the next job should begin, if they are regular."""
+        self.lead_ns = 0
+        self._last_ns: int | None = None
+        self._intervals: deque[int] = deque(maxlen=SEEN)
+
+    def began(self, now_ns: int) -> None:
+        """A job did."""
+        if self._last_ns is not None:
+            self._intervals.append(now_ns - self._last_ns)
+        self._last_ns = now_ns
+        period_ns = self._period_ns()
+        self.due_ns = None if period_ns is None else now_ns + period_ns
+        self.lead_ns = 0 if period_ns is None else min(LEAD_NS, period_ns // 10)
+
+    def _period_ns(self) -> int | None:
+        """The longest and the shortest do not count: one late job makes one of each."""
+        if len(self._intervals) < SEEN:
+            return None
+        period_ns = median_low(self._intervals)
+        _, *most, _ = sorted(self._intervals)
+        differ_ns = min(max(period_ns // PART, LEAST_NS), MOST_NS)
+        if not SHORTEST_NS <= period_ns <= LONGEST_NS or most[-1] - most[0] > differ_ns:
+            return None
+        return period_ns
+
+    @property
+    def expected_ns(self) -> tuple[int, int] | None:
+        """From when until when the next job is waited for."""
+        if self.due_ns is None:
+            return None
+        return self.due_ns - self.lead_ns, self.due_ns + min(LATE_NS, self.lead_ns)

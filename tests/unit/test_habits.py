@@ -1,0 +1,101 @@
+"""Habits: what a program's jobs so far say of the next one."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.live.habits import LATE_NS, LEAD_NS, LONGEST_NS, SEEN, SHORTEST_NS, Habit
+
+MS = 1_000_000
+
+
+def habit_of(*intervals_ns: int, since_ns: int = 0) -> tuple[Habit, int]:
+    """And when the last of the jobs began."""
+    habit, now_ns = Habit(), since_ns
+    habit.began(now_ns)
+    for interval_ns in intervals_ns:
+        now_ns += interval_ns
+        habit.began(now_ns)
+    return habit, now_ns
+
+
+def test_the_next_job_is_due_a_period_after_the_last_began() -> None:
+    habit, last_ns = habit_of(*[10 * MS] * SEEN, since_ns=123)
+    assert habit.due_ns == last_ns + 10 * MS
+    assert habit.expected_ns == (last_ns + 9 * MS, last_ns + 10 * MS + 300_000)
+
+
+def test_a_habit_is_not_known_before_it_was_seen_often_enough() -> None:
+    assert Habit().due_ns is None
+    habit, last_ns = habit_of(*[10 * MS] * (SEEN - 1))
+    assert habit.due_ns is None
+    assert habit.expected_ns is None
+    habit.began(last_ns + 10 * MS)
+    assert habit.due_ns is not None
+
+
+@pytest.mark.parametrize(
+    ("period_ns", "differ_ns"),
+    [
+        (2 * MS + 200_000, 200_000),  # at least so much
+        (16 * MS, MS),
+        (8 * MS, MS // 2),
+        (500 * MS, MS),  # at most
+    ],
+)
+def test_intervals_may_differ_by_a_sixteenth_of_a_period(period_ns: int, differ_ns: int) -> None:
+    """By how much the longest and the shortest of each eight do, says nothing."""
+    for extra_ns in (0, 1):
+        late_ns = period_ns + differ_ns + extra_ns
+        habit, last_ns = habit_of(*[period_ns] * 5, late_ns, late_ns, late_ns)
+        assert habit.due_ns == (None if extra_ns else last_ns + period_ns)
+
+
+def test_one_late_job_is_forgiven_and_two_are_not() -> None:
+    even, late, early = 10 * MS, 13 * MS, 7 * MS
+    habit, last_ns = habit_of(*[even] * SEEN, late, early)
+    assert habit.due_ns == last_ns + even
+    habit, last_ns = habit_of(*[even] * SEEN, late, early, late, early)
+    assert habit.due_ns is None
+    for _ in range(SEEN):
+        last_ns += even
+        habit.began(last_ns)
+    assert habit.due_ns == last_ns + even
+
+
+def test_a_pause_does_not_end_a_habit_but_nothing_is_due_twice() -> None:
+    habit, last_ns = habit_of(*[10 * MS] * SEEN)
+    due_ns = habit.due_ns
+    assert habit.due_ns == due_ns  # however much later it is asked for
+    habit.began(last_ns + 5000 * MS)
+    assert habit.due_ns == last_ns + 5010 * MS
+
+
+@pytest.mark.parametrize("period_ns", [SHORTEST_NS - 1, LONGEST_NS + 1, 0, 1])
+def test_periods_that_are_too_short_or_too_long_are_none(period_ns: int) -> None:
+    habit, _ = habit_of(*[period_ns] * SEEN)
+    assert habit.due_ns is None
+
+
+@given(st.lists(st.integers(0, 2 * LONGEST_NS), max_size=30))
+def test_whatever_jobs_do_the_next_is_expected_for_a_short_time(intervals_ns: list[int]) -> None:
+    habit, last_ns = habit_of(*intervals_ns)
+    if habit.expected_ns is None:
+        assert habit.due_ns is None
+        return
+    since_ns, until_ns = habit.expected_ns
+    assert habit.due_ns is not None
+    assert last_ns < since_ns < habit.due_ns < until_ns
+    assert until_ns - since_ns <= LEAD_NS + LATE_NS
+    assert (until_ns - since_ns) * 5 <= habit.due_ns - last_ns
+
+
+@given(st.integers(SHORTEST_NS, LONGEST_NS), st.lists(st.integers(-100_000, 100_000), min_size=9))
+def test_small_differences_never_hide_a_habit(period_ns: int, differences: list[int]) -> None:
+    """Where the shortest period is not at stake."""
+    period_ns += 100_000
+    habit, last_ns = habit_of(*[min(period_ns + d, LONGEST_NS) for d in differences])
+    assert habit.due_ns is not None
+    assert abs(habit.due_ns - last_ns - period_ns) <= 200_000

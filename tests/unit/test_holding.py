@@ -1,0 +1,451 @@
+"""Long pieces do not begin just before regular, more important jobs: without processes, with our
+clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headway.engine.core import Engine
+from headway.engine.priorities import Fixed
+from headway.engine.reserves import ReserveSpec
+from headway.live import turns
+from headway.live.arbiter import Arbiter, Bounds
+from headway.live.channel import Channel
+from headway.live.habits import LATE_NS, LEAD_NS, SEEN
+from headway.live.holding import LONG_NS, SPARED
+from headway.live.protocol import RELEASE, SUBMIT, Message
+from tests.unit.test_pieces import PIECE_NS, Pieces, is_open
+from tests.unit.test_turns import HOLD_NS, MS, is_leased
+
+PERIOD_NS = 10 * MS
+LONG = 5 * MS
+JOBS = SEEN + 1
+
+
+class Habits(Pieces):
+    """One program whose pieces are long, and always wait; others come for a moment."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_ns = 0
+
+    def long(self, name: str = "low", level: int = 1, piece_ns: int = LONG) -> Channel:
+        channel = self.turner(name, level, at_ns=self.now_ns)
+        self.write(channel, PIECE_NS, "<Q", piece_ns)
+        self.announce(channel, self.now_ns)
+        self.pieces(channel, given=2, ended=2, opened=1, closed=1)
+        return channel
+
+    def go(self, until_ns: int) -> None:
+        self.run_until(until_ns)
+        self.now_ns = until_ns
+
+    def come(self, channel: Channel, at_ns: int, *, looked: bool = False) -> None:
+        """It asks for its job."""
+        self.go(at_ns)
+        if looked:
+            self.gate(channel)
+            assert self.arbiter.glance(at_ns)
+        else:
+            self.announce(channel, at_ns)
+
+    def be_done(self, channel: Channel, at_ns: int, *, looked: bool = False) -> None:
+        self.go(at_ns)
+        self.job_over(channel)
+        if looked:
+            assert self.arbiter.glance(at_ns)
+        else:
+            self.rest(channel, at_ns)
+
+    def jobs(
+        self, channel: Channel, count: int = JOBS, *, odd_ns: int = 0, looked: bool = False
+    ) -> int:
+        """Every period, or every second time so much later; when the next is due."""
+        begin_ns = self.now_ns + PERIOD_NS
+        for number in range(count):
+            self.come(channel, begin_ns + number % 2 * odd_ns, looked=looked)
+            self.be_done(channel, self.now_ns + MS, looked=looked)
+            begin_ns += PERIOD_NS
+        return begin_ns
+
+
+def is_held(channel: Channel) -> bool:
+    return is_leased(channel) and not is_open(channel)
+
+
+def goes(channel: Channel) -> bool:
+    return is_leased(channel) and is_open(channel)
+
+
+@pytest.fixture
+def bench() -> Iterator[Habits]:
+    bench = Habits()
+    yield bench
+    assert bench.checker.violations == []
+    bench.close()
+
+
+# -- holding back ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("looked", [False, True])
+def test_a_long_piece_does_not_begin_just_before_a_regular_job(bench: Habits, looked: bool) -> None:
+    low, high = bench.long(), bench.turner("high", 9)
+    bench.arbiter.look(looked, 0)
+    due_ns = bench.jobs(high, looked=looked)
+    bench.go(due_ns - LEAD_NS - 1)
+    assert goes(low)
+    bench.go(due_ns - LEAD_NS)
+    assert is_held(low)
+    bench.come(high, due_ns, looked=looked)
+    assert not is_leased(low)
+    bench.go(due_ns + turns.DRAIN_NS)
+    assert is_leased(high)
+    bench.be_done(high, due_ns + MS, looked=looked)
+    assert goes(low)
+
+
+def test_timers_come_for_it(bench: Habits) -> None:
+    low, high = bench.long(), bench.turner("high", 9)
+    due_ns = bench.jobs(high)
+    assert bench.arbiter.next_timer_ns() == due_ns - LEAD_NS
+    bench.arbiter.tick(due_ns - LEAD_NS)
+    assert is_held(low)
+    assert bench.arbiter.next_timer_ns() == due_ns + LATE_NS
+    bench.arbiter.tick(due_ns + LATE_NS)
+    assert goes(low)
+    assert bench.arbiter.next_timer_ns() is None
+
+
+def test_who_does_not_come_is_not_waited_for_again(bench: Habits) -> None:
+    low, high = bench.long(), bench.turner("high", 9)
+    due_ns = bench.jobs(high)
+    bench.go(due_ns + LATE_NS - 1)
+    assert is_held(low)
+    bench.go(due_ns + LATE_NS)
+    assert goes(low)
+    for number in range(1, 4):
+        bench.go(due_ns + number * PERIOD_NS - 1)
+        assert goes(low)
+    bench.come(high, bench.now_ns + 3 * MS)
+    bench.be_done(high, bench.now_ns + MS)
+    bench.go(bench.now_ns + PERIOD_NS - MS)  # nine in ten intervals were regular
+    assert is_held(low)
+
+
+def test_what_a_late_timer_does_late_is_right_all_the_same(bench: Habits) -> None:
+    low, high = bench.long(), bench.turner("high", 9)
+    due_ns = bench.jobs(high)
+    bench.arbiter.tick(due_ns + 5 * MS)
+    assert goes(low)
+    assert bench.arbiter.next_timer_ns() is None
+
+
+def test_a_turn_that_begins_just_before_a_job_begins_held_back(
+    bench: Habits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It never sees its gate open."""
+    low, high = bench.long(), bench.turner("high", 9)
+    due_ns = bench.jobs(high)
+    bench.job_over(low)
+    bench.rest(low, bench.now_ns)
+    other = bench.turner("other", 9, at_ns=bench.now_ns)
+    bench.begin(other, due_ns - 2 * MS)
+    bench.announce(low, due_ns - MS)
+    assert low.pages is not None
+    seen: list[bool] = []
+    set_lease = low.pages.set_lease
+
+    def and_look(on: bool) -> None:
+        set_lease(on)
+        seen.append(is_open(low))
+
+    monkeypatch.setattr(low.pages, "set_lease", and_look)
+    bench.rest(other, due_ns - MS // 2)
+    assert seen == [False]
+    assert is_held(low)
+    bench.go(due_ns + LATE_NS)
+    assert goes(low)
+
+
+def test_who_rests_between_two_long_kernels_does_not_begin_the_next(bench: Habits) -> None:
+    """It has a lease meanwhile, and would not ask."""
+    low, high = bench.long(), bench.turner("high", 9)
+    due_ns = bench.jobs(high)
+    bench.pieces(low, given=2, ended=2, opened=2, closed=2)
+    bench.job_over(low)
+    bench.go(due_ns - LEAD_NS)
+    assert is_held(low)
+    bench.go(due_ns + LATE_NS)
+    assert goes(low)
+
+
+# -- who is not held back, and for whom ------------------------------------------------------------
+
+
+def never_held(bench: Habits, low: Channel, due_ns: int) -> None:
+    assert goes(low)
+    timer_ns = bench.arbiter.next_timer_ns()
+    assert timer_ns is None or not due_ns - LEAD_NS <= timer_ns <= due_ns + LATE_NS
+    for step_ns in range(-LEAD_NS, LATE_NS, MS // 10):
+        bench.go(due_ns + step_ns)
+        assert goes(low)
+
+
+@pytest.mark.parametrize("window_ns", [0, MS])
+def test_short_pieces_are_not_held_back(bench: Habits, window_ns: int) -> None:
+    """Nor are those of up to two windows."""
+    low = bench.long(piece_ns=max(LONG_NS, 2 * window_ns))
+    assert low.pages is not None
+    low.pages.set_window(window_ns)
+    never_held(bench, low, bench.jobs(bench.turner("high", 9)))
+
+
+def test_nothing_is_held_back_for_irregular_jobs(bench: Habits) -> None:
+    low, high = bench.long(), bench.turner("high", 9)
+    never_held(bench, low, bench.jobs(high, 2 * JOBS, odd_ns=2 * MS))
+
+
+def test_nor_for_jobs_that_were_not_seen_often_enough(bench: Habits) -> None:
+    low, high = bench.long(), bench.turner("high", 9)
+    never_held(bench, low, bench.jobs(high, JOBS - 1))
+
+
+@pytest.mark.parametrize("level", [5, 1])
+def test_nor_for_who_is_as_important_or_less(bench: Habits, level: int) -> None:
+    other = bench.turner("other", level)
+    due_ns = bench.jobs(other)  # alone, by asking
+    low = bench.long("long", 5)
+    bench.go(bench.now_ns + turns.WAKE_NS)
+    assert other.habit is not None
+    assert other.habit.due_ns == due_ns
+    never_held(bench, low, due_ns)
+
+
+def test_nor_for_who_has_no_budget(bench: Habits) -> None:
+    reserve = ReserveSpec("pe", 5 * MS, 1000 * MS)
+    low, poor = bench.long(), bench.turner("poor", 9, reserve=reserve)
+    due_ns = bench.jobs(poor, JOBS - 1)
+    bench.come(poor, due_ns)
+    bench.go(due_ns + MS)
+    bench.work(poor, used_ns=6 * MS)
+    bench.mark(poor, 0, 0)
+    bench.be_done(poor, due_ns + 8 * MS)
+    assert poor.habit is not None
+    assert poor.habit.due_ns == due_ns + PERIOD_NS
+    never_held(bench, low, due_ns + PERIOD_NS)
+
+
+def test_nor_for_who_is_on_the_gpu_already(bench: Habits) -> None:
+    low, high = bench.long(), bench.turner("high", 9)
+    due_ns = bench.jobs(high, JOBS - 1)
+    bench.come(high, due_ns)
+    bench.go(due_ns + PERIOD_NS - LEAD_NS)
+    assert is_leased(high)
+    assert not is_leased(low)
+    bench.be_done(high, due_ns + PERIOD_NS + LATE_NS)
+    assert goes(low)
+
+
+def test_nor_where_decisions_are_taken_at_ticks(bench: Habits) -> None:
+    bounds = Bounds(HOLD_NS, tick_ns=MS // 2)
+    bench.engine = Engine()  # whose decisions are late by design, so nobody checks them
+    bench.arbiter = Arbiter(bench.engine, lambda _: None, bounds)
+    low, high = bench.long(), bench.turner("high", 9)
+    due_ns = bench.jobs(high)
+    bench.go(due_ns - 2 * MS)
+    assert high.habit is not None
+    assert high.habit.due_ns is not None
+    for step_ns in range(-LEAD_NS, LATE_NS, MS // 10):
+        bench.go(due_ns + step_ns)
+        assert goes(low)
+
+
+def test_asking_again_in_the_middle_of_a_job_is_no_habit(bench: Habits) -> None:
+    """It was taken its turn: by somebody more important, or by its own budget."""
+    high = bench.turner("high", 9)
+    for number in range(2 * JOBS):
+        bench.come(high, number * PERIOD_NS)
+        bench.arbiter.heard(high, Message(RELEASE, high.seq), bench.now_ns + MS)
+    assert high.habit is not None
+    assert high.habit.due_ns is None
+
+
+def test_nor_is_what_the_daemon_asks_for(bench: Habits) -> None:
+    low, high = bench.long(), bench.turner("high", 9)
+    bench.jobs(high, 2 * JOBS)
+    assert low.habit is not None
+    assert low.habit.due_ns is None
+
+
+def test_a_job_that_is_over_before_it_was_heard_of_counts(bench: Habits) -> None:
+    """Who goes at once may be done by then."""
+    low, high = bench.long(), bench.turner("high", 9)
+    for number in range(JOBS):
+        asks = bench.gate(high)
+        bench.job_over(high)
+        bench.go(number * PERIOD_NS)
+        bench.arbiter.heard(high, Message(SUBMIT, high.seq + 1, units=asks), number * PERIOD_NS)
+        bench.rest(high, number * PERIOD_NS)
+    assert high.habit is not None
+    assert high.habit.due_ns == JOBS * PERIOD_NS
+    bench.go(JOBS * PERIOD_NS - LEAD_NS)
+    assert is_held(low)
+
+
+# -- what may happen meanwhile ------------------------------------------------------------
+
+
+def test_the_gate_opens_again_when_nobody_is_to_be_expected_any_more(bench: Habits) -> None:
+    low, high = bench.long(), bench.turner("high", 9)
+    due_ns = bench.jobs(high)
+    bench.go(due_ns - LEAD_NS)
+    assert is_held(low)
+    bench.arbiter.remove(high, due_ns - LEAD_NS + 1)
+    assert goes(low)
+    assert bench.arbiter.next_timer_ns() is None
+
+
+def test_it_opens_when_who_is_expected_is_not_more_important_any_more(bench: Habits) -> None:
+    low, high = bench.long(), bench.turner("high", 9)
+    due_ns = bench.jobs(high)
+    bench.go(due_ns - LEAD_NS)
+    assert is_held(low)
+    assert high.task is not None
+    bench.engine.set_priority(high.task, Fixed(1), bench.now_ns)
+    bench.arbiter.pump(bench.now_ns)
+    assert goes(low)
+
+
+def test_it_opens_when_pieces_are_short_now(bench: Habits) -> None:
+    low, high = bench.long(), bench.turner("high", 9)
+    due_ns = bench.jobs(high)
+    bench.go(due_ns - LEAD_NS)
+    bench.write(low, PIECE_NS, "<Q", MS // 5)
+    assert bench.arbiter.next_timer_ns() == due_ns + LATE_NS
+    bench.arbiter.pump(bench.now_ns + 1)
+    assert goes(low)
+
+
+def test_a_turn_that_ends_while_it_is_held_back_leaves_nothing_closed(bench: Habits) -> None:
+    low, high = bench.long(), bench.turner("high", 9)
+    due_ns = bench.jobs(high)
+    bench.go(due_ns - LEAD_NS)
+    assert is_held(low)
+    bench.job_over(low)
+    bench.rest(low, due_ns - LEAD_NS + 1)  # and gets a lease again: nobody else wants the GPU
+    assert is_held(low)
+    bench.arbiter.take_back(low, due_ns - LEAD_NS + 2)
+    bench.arbiter.pump(due_ns - LEAD_NS + 2)
+    assert not is_leased(low)
+    bench.announce(low, due_ns + LATE_NS)
+    assert goes(low)
+
+
+def test_many_that_are_regular_do_not_keep_one_from_ever_beginning(bench: Habits) -> None:
+    """Each is due as soon as the last one is done."""
+    low = bench.long()
+    many = [bench.turner(f"p{number}", 9) for number in range(8)]
+    gap_ns = PERIOD_NS // len(many)
+    open_ns = closed_ns = 0
+    for number in range(3 * JOBS * len(many)):
+        begin_ns = (number + 1) * gap_ns
+        while bench.now_ns < begin_ns:
+            bench.go(min(bench.now_ns + MS // 20, begin_ns))
+            if number >= JOBS * len(many):
+                open_ns += goes(low)
+                closed_ns += is_held(low)
+        bench.come(many[number % len(many)], begin_ns)
+        bench.be_done(many[number % len(many)], begin_ns + MS // 10)
+    assert closed_ns > 0
+    assert open_ns > (SPARED - 2) * closed_ns
+
+
+# -- anything ------------------------------------------------------------
+
+ACTIONS = st.sampled_from(("come", "done", "gone", "rank", "piece", "rest", "ask", "wait"))
+STEPS = st.lists(st.tuples(ACTIONS, st.integers(0, 2), st.integers(0, 60)), max_size=50)
+
+
+class Watched:
+    """How long a gate was closed under a lease."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        self.since_ns: int | None = None
+        self.longest_ns = 0
+
+    def look(self, now_ns: int) -> None:
+        held = self.channel.pages is not None and is_held(self.channel)
+        if self.since_ns is not None:
+            self.longest_ns = max(self.longest_ns, now_ns - self.since_ns)
+        if not held or self.channel.revoked:
+            self.since_ns = None
+        elif self.since_ns is None:
+            self.since_ns = now_ns
+
+
+def serve_timers(bench: Habits, watched: list[Watched], until_ns: int) -> None:
+    """On time."""
+    while True:
+        due_ns = bench.arbiter.next_timer_ns()
+        at_ns = until_ns if due_ns is None else min(until_ns, max(due_ns, bench.engine.now_ns))
+        bench.arbiter.tick(at_ns)
+        bench.now_ns = at_ns
+        for one in watched:
+            one.look(at_ns)
+        if at_ns == until_ns:
+            return
+
+
+def act(bench: Habits, channels: list[Channel], action: str, who: int, number: int) -> None:
+    channel = channels[who]
+    if channel.task is None:
+        return
+    now_ns = bench.now_ns
+    if action == "come":
+        bench.announce(channel, now_ns)
+    elif action in ("done", "rest"):
+        bench.job_over(channel)
+        bench.rest(channel, now_ns, last=action == "done")
+    elif action == "gone" and number < 3:
+        bench.arbiter.remove(channel, now_ns)
+        channel.close()
+    elif action == "rank":
+        bench.engine.set_priority(channel.task, Fixed(number % 10), now_ns)
+        bench.arbiter.pump(now_ns)
+    elif action == "piece":
+        bench.write(channel, PIECE_NS, "<Q", number * MS // 10)
+    elif action == "ask":
+        bench.ask(channel, now_ns)
+
+
+@settings(max_examples=200, deadline=None)
+@given(STEPS, st.integers(2, 30))
+def test_whatever_happens_no_gate_is_closed_for_long_under_a_lease(
+    steps: list[tuple[str, int, int]], period: int
+) -> None:
+    """Two have a habit at first; then anything."""
+    with closing(Habits()) as bench:
+        channels = [bench.long(), bench.turner("high", 9), bench.turner("middle", 5)]
+        watched = [Watched(channel) for channel in channels]
+        period_ns = period * MS
+        for number in range(1, JOBS + 1):
+            for shift, channel in enumerate(channels[1:]):
+                begin_ns = number * period_ns + shift * MS // 2
+                serve_timers(bench, watched, begin_ns)
+                bench.announce(channel, begin_ns)
+                serve_timers(bench, watched, begin_ns + MS // 3)
+                act(bench, channels, "done", shift + 1, 0)
+        for action, who, number in steps:
+            serve_timers(bench, watched, bench.now_ns + number * MS // 4)
+            act(bench, channels, action, who, number)
+        serve_timers(bench, watched, bench.now_ns + 100 * MS)
+        assert max(one.longest_ns for one in watched) <= LEAD_NS + LATE_NS
+        assert not any(is_held(c) for c in channels if c.pages is not None)
+        assert bench.checker.violations == []
