@@ -252,7 +252,7 @@ def test_nor_for_who_is_there_already(bench: Habits) -> None:
     HoldBack(both, (low,)).review(due_ns)
     assert is_held(low)
     assert high.task is not None
-    bench.engine.submit(Group(high.task, 99), due_ns)
+    bench.engine.submit(Group(high.task, high.index), due_ns)
     HoldBack(both, (low,)).review(due_ns)
     assert goes(low)
 
