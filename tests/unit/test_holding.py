@@ -21,7 +21,7 @@ from headway.live.habits import LATE_NS, LEAD_NS, SEEN
 from headway.live.holding import LONG_NS, SPARED, HoldBack
 from headway.live.protocol import RELEASE, SUBMIT, Message
 from tests.unit.test_pieces import PIECE_NS, Pieces, is_open
-from tests.unit.test_turns import HOLD_NS, MS, is_leased
+from tests.unit.test_turns import HOLD_NS, MS, is_leased, page
 
 PERIOD_NS = 10 * MS
 LONG = 5 * MS
@@ -184,6 +184,20 @@ def test_who_rests_between_two_long_kernels_does_not_begin_the_next(bench: Habit
     assert is_held(low)
     bench.go(due_ns + LATE_NS)
     assert goes(low)
+
+
+def test_the_program_can_tell_that_its_gate_was_not_open_all_the_time(bench: Habits) -> None:
+    """By the number of its lease; else it would count that time as used."""
+    low, high = bench.long(), bench.turner("high", 9)
+    due_ns = bench.jobs(high)
+    numbers = [page(low, 16)]
+    for at_ns in (due_ns - LEAD_NS, due_ns, due_ns + LATE_NS, due_ns + PERIOD_NS):
+        bench.go(at_ns)
+        numbers.append(page(low, 16))
+    before, closed, still, opened, later = numbers
+    assert closed == still
+    assert opened == later
+    assert len({before, closed, opened, 0}) == 4
 
 
 # -- who is not held back, and for whom ------------------------------------------------------------

@@ -204,13 +204,13 @@ class Pages:
                 pass
 
     def hold_back(self, on: bool) -> None:
-        """Whether pieces wait though there is a lease; what is read after this is newer. It counts
-        for the next lease, too, until something else is said."""
-        if self._daemon and self._held != on:
+        """Whether pieces wait though there is a lease; it counts for the next one, too, until
+        something else is said. The lease has another number then: by the same one the client knows
+        that its gate was open all the time, and what it used."""
+        if self._held != on:
             self._held = on
-            self._words.open.value = self._is_open
-            with _fence:
-                pass
+            if self._daemon and self._lease is not None and self._lease.value:
+                self.set_lease(True)
 
     def keep_lease(self) -> None:
         """It was closed in advance, and for nothing."""

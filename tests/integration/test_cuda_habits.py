@@ -1,0 +1,90 @@
+"""Long kernels beside jobs that come regularly, on the software driver: they do not begin just
+before a job, all of them get done, and nobody hangs."""
+
+from __future__ import annotations
+
+import bisect
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headway.live.protocol import RELEASE, TURNS, Message, build_message
+from tests.integration import cuda
+from tests.integration.daemon_client import Client
+from tests.integration.test_cuda_pieces import LEARNED, LOW, SPINS, fates, kernels, log, rival
+from tests.integration.test_softcuda import WARM_UP, expected_checksum
+
+__all__ = ["log"]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(60)]
+
+LONG_US = 3000
+PERIOD_MS = 15
+COUNT, UNTIL_KNOWN = 60, 10
+"""Jobs, and after how many of them their habit is known."""
+JUST_BEFORE_NS = 700_000
+HIGH = ("--priority", "9", "--policy", "overlap")
+
+
+def begins(regular: bool, numbers: random.Random) -> Iterator[float]:
+    """When the jobs of an important program begin."""
+    next_s = time.monotonic()
+    for _ in range(COUNT):
+        next_s += PERIOD_MS / 1000 * (1 if regular else numbers.uniform(0.75, 1.25))
+        yield next_s
+
+
+def just_before(client: Client, log: Path, low: cuda.Program, *, regular: bool) -> int:
+    """How many long kernels began just before one of the jobs. How long these take differs, so when
+    the kernels behind them would begin is anybody's guess."""
+    low.tell(f"series {LONG_US} {COUNT * PERIOD_MS * 1000 // LONG_US}")
+    numbers, asked = random.Random(1), []
+    for at_s in begins(regular, numbers):
+        time.sleep(max(0.0, at_s - time.monotonic()))
+        asked.append(time.monotonic_ns())
+        client.set_busy(True)
+        client.submit()
+        client.wait_grant()
+        time.sleep(numbers.uniform(0.001, 0.001 + LONG_US / 1e6))
+        client.set_busy(False)
+        client.socket.send(build_message(Message(RELEASE, client.seq, frame=True)))
+    assert low.heard() == "series 0"
+    assert low.do("right") == ["bad 0"]
+    begun = sorted(kernels(log, low))
+    counts = (
+        bisect.bisect(begun, at_ns) - bisect.bisect(begun, at_ns - JUST_BEFORE_NS)
+        for at_ns in asked[UNTIL_KNOWN:]
+    )
+    return sum(counts)
+
+
+@SPINS
+def test_fewer_long_kernels_begin_just_before_a_job_that_is_regular(
+    managed: cuda.Managed, log: Path
+) -> None:
+    """A third of those before jobs that come at any time, or less. On a busy machine nothing is
+    regular at times, so it is tried again then."""
+    with rival(managed) as client:
+        client.send(TURNS)
+        low = fates(managed, log, *LOW)
+        for _ in range(LEARNED):
+            assert low.do(f"series {LONG_US} 1", "right") == ["series 0", "bad 0"]
+        seen = []
+        for _ in range(4):
+            seen.append([just_before(client, log, low, regular=r) for r in (False, True)])
+            if 3 * seen[-1][1] < seen[-1][0]:
+                return
+    raise AssertionError(f"at any time, and regularly: {seen}")
+
+
+@SPINS
+def test_both_get_their_work_done_with_right_results(managed: cuda.Managed) -> None:
+    """On one GPU, whose driver takes a long kernel off it for the other one."""
+    high = managed.start("cudaapp", "fix", 1000, 1, 10, 80, options=HIGH)
+    low = managed.start("cudaapp", "fix", 5000, 4, 0, 20, options=LOW)
+    for program, count, each in ((high, 80, 1), (low, 20, 4)):
+        answer = cuda.answer(program.finish())
+        assert answer["jobs"] == count
+        assert answer["checksum"] == expected_checksum(WARM_UP + count, each)
