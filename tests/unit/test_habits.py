@@ -24,7 +24,7 @@ def habit_of(*intervals_ns: int, since_ns: int = 0) -> tuple[Habit, int]:
 def test_the_next_job_is_due_a_period_after_the_last_began() -> None:
     habit, last_ns = habit_of(*[10 * MS] * SEEN, since_ns=123)
     assert habit.due_ns == last_ns + 10 * MS
-    assert habit.expected_ns == (last_ns + 9 * MS, last_ns + 10 * MS + 300_000)
+    assert habit.expected_ns == (last_ns + 9_500_000, last_ns + 10_300_000)
 
 
 def test_a_habit_is_not_known_before_it_was_seen_often_enough() -> None:

@@ -18,10 +18,13 @@ PART = 16
 """By such a part of a period intervals may differ, but by at least and at most so much:"""
 LEAST_NS = 200_000
 MOST_NS = 1_000_000
-LEAD_NS = 1_000_000
+LEAD_NS = 500_000
+LEAD_PART = 20
 LATE_NS = 300_000
 """From how long before its time to how long after it a job is expected, at most; the first is no
-more than a tenth of a period either."""
+more than such a part of a period either. What waits for jobs, and what they wait for, fall into
+step: then it is not now and then that something waits, but every few periods, and for most of this.
+Longer ones would save jobs more, and cost the others a few per cent."""
 
 
 class Habit:
@@ -41,7 +44,7 @@ class Habit:
         self._last_ns = now_ns
         period_ns = self._period_ns()
         self.due_ns = None if period_ns is None else now_ns + period_ns
-        self.lead_ns = 0 if period_ns is None else min(LEAD_NS, period_ns // 10)
+        self.lead_ns = 0 if period_ns is None else min(LEAD_NS, period_ns // LEAD_PART)
 
     def _period_ns(self) -> int | None:
         """The longest and the shortest do not count: one late job makes one of each."""
