@@ -38,8 +38,10 @@ void hw_lock(void) {
     hw.lent = 0;
     hw_fast.joined = NULL;
     hw.joined->open.sum.ns += (uint64_t)joined;
-    hw.joined->added_ns += (uint64_t)joined;
     hw.joined->open.works += joined > 0;
+    int64_t left = (int64_t)(hw_fast.until - hw_ticks());
+    hw.joined->left_ns = left > 0 ? ((uint64_t)left << 16) / hw_fast.rate : 0;
+    hw.joined->looked_ns = hw_now();
 }
 
 void hw_unlock(void) { pthread_mutex_unlock(&hw.lock); }

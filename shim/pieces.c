@@ -11,6 +11,8 @@
  * and so long, for it is charged when it ends. */
 #define STRETCH 8
 #define LONGEST_NS 2000000u
+/* Ticks are measured over so long a time at least. */
+#define RATE_NS 10000000u
 /* What is in flight is looked at after each such part of a window. */
 #define PARTS 8
 /* The GPU's own time slice. Work that takes longer is interrupted for others, and at once if its slice is over, but
@@ -25,11 +27,12 @@ static void send_piece_off(struct lane *lane) {
 
 /* What of the open piece the GPU has yet to do, as predicted: nothing is done before it was seen to have begun. */
 static uint64_t left_of(struct lane *lane) {
-    uint64_t now = hw_now(), ran = lane->runs ? now - lane->looked_ns : 0;
+    bool begun = hw_is_begun(&lane->open);
+    uint64_t now = hw_now(), ran = begun && lane->runs ? now - lane->looked_ns : 0;
     lane->left_ns = (lane->left_ns > ran ? lane->left_ns - ran : 0) + lane->added_ns;
     lane->added_ns = 0;
     lane->looked_ns = now;
-    lane->runs = hw_is_begun(&lane->open);
+    lane->runs = begun;
     return lane->left_ns;
 }
 
@@ -64,7 +67,7 @@ static bool begin_piece(struct lane *lane, bool measured) {
     __atomic_store_n(&page->given[lane->slot], next.seq, __ATOMIC_SEQ_CST);
     *b = next;
     lane->left_ns = lane->added_ns = 0;
-    lane->runs = false;
+    lane->runs = next.starved && hw_turn_leased(); /* then nothing keeps it from beginning at once */
     hw_turn_say_passed();
     if (measured) lane->api->time(lane->key, &b->begun);
     return true;
@@ -141,9 +144,10 @@ static bool is_beside_others(const struct lane *lane) {
 }
 
 /* A program that is slower than the GPU has little in flight, however much went before: its piece goes on. */
+static uint64_t longest_of(uint64_t window) { return STRETCH * window < LONGEST_NS ? STRETCH * window : LONGEST_NS; }
+
 static bool can_stretch(const struct lane *lane, uint64_t window) {
-    uint64_t most = STRETCH * window < LONGEST_NS ? STRETCH * window : LONGEST_NS;
-    return !lane->open.begun && lane->open.sum.ns < most && !is_beside_others(lane);
+    return !lane->open.begun && lane->open.sum.ns < longest_of(window) && !is_beside_others(lane);
 }
 
 /* Nothing is added to a piece that has begun once the gate is closed. */
@@ -168,19 +172,32 @@ static void keep_books(void) {
     pthread_mutex_unlock(&hw.lock);
 }
 
+/* How fast ticks go, once it is known: measured against the clock over the time since this was first asked. */
+static uint32_t tick_rate(void) {
+    static uint64_t first_ns, first_ticks;
+    static uint32_t rate;
+    if (rate) return rate;
+    uint64_t now = hw_now(), ticks = hw_ticks();
+    if (!first_ns) first_ns = now, first_ticks = ticks;
+    if (now - first_ns > RATE_NS) rate = (uint32_t)(((ticks - first_ticks) << 16) / (now - first_ns));
+    return rate;
+}
+
 /* Others may join the piece while there is no more of it in flight than may be. That it has begun must be known: what
  * is left of it is counted from then on, and who is far ahead of the GPU can as well go the long way. */
 static void lend(struct lane *lane, uint64_t window) {
     const struct batch *b = &lane->open;
-    uint64_t most = window + window / 8, taken = b->sum.ns;
-    if (b->begun || !hw_turn_leased()) return;
-    if (!lane->runs) left_of(lane);
-    if (!lane->runs) return;
-    if (taken >= most) taken = can_stretch(lane, window) ? left_of(lane) : most;
-    if (taken >= most) return;
+    uint64_t most = window + window / 8, longest = can_stretch(lane, window) ? longest_of(window) : most;
+    uint32_t rate = tick_rate();
+    if (b->begun || !hw_turn_leased() || !rate || b->sum.ns >= longest || (most * rate >> 16) > UINT32_MAX) return;
+    uint64_t left = left_of(lane);
+    if (!lane->runs || left >= most) return;
     hw.joined = lane;
-    hw.lent = (int64_t)(most - taken);
+    hw.lent = (int64_t)(longest - b->sum.ns);
     hw_fast.daemon = hw.channel->daemon;
+    hw_fast.rate = rate;
+    hw_fast.most = (uint32_t)(most * rate >> 16);
+    hw_fast.until = hw_ticks() + (left * rate >> 16);
     __atomic_store_n(&hw_fast.room, hw.lent, __ATOMIC_SEQ_CST);
     __atomic_store_n(&hw_fast.joined, lane->key, __ATOMIC_RELEASE);
 }

@@ -51,8 +51,11 @@ extern struct hw_fast {
     uint64_t unsaid; /* groups that passed and are not counted in the page yet */
     int recorded;    /* streams whose work is only being recorded */
     int joining;     /* threads whose work has joined a piece and is on its way to the stream */
-    void *joined;    /* the lane whose piece others may join */
-    int64_t room;    /* for so much predicted work, in ns */
+    void *joined;    /* the lane whose piece others may join, */
+    int64_t room;    /* for so much predicted work, in ns, */
+    uint64_t until;  /* while no more of it is in flight: when the GPU has done it, in ticks, */
+    uint32_t most;   /* and how many ticks from now that may be */
+    uint32_t rate;   /* 65536ths of ticks in a ns */
 } hw_fast __attribute__((visibility("hidden")));
 /* After so many the slow way looks whether the daemon lives. */
 #define HW_UNSAID 256
@@ -66,6 +69,17 @@ static inline bool hw_turn_is_fast(void *lane) {
     return true;
 }
 
+/* A clock that costs no cache line. */
+static inline uint64_t hw_ticks(void) {
+#if defined(__x86_64__)
+    return __builtin_ia32_rdtsc();
+#elif defined(__aarch64__)
+    uint64_t ticks;
+    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+    return ticks;
+#endif
+}
+
 /* Whether work of a known kind joins the piece that its lane is in: then it has, and hw_turn_joined is to be told when
  * it has gone. Nobody's lock is needed: whoever has it has taken the room away. */
 static inline bool hw_turn_join(void *lane, uint64_t signature) {
@@ -73,11 +87,14 @@ static inline bool hw_turn_join(void *lane, uint64_t signature) {
         !__atomic_load_n(&hw_fast.daemon->lease, __ATOMIC_ACQUIRE))
         return false;
     int64_t ns = hw_cost_known(signature), room;
-    if (!ns) return false;
+    uint64_t ticks = (uint64_t)ns * hw_fast.rate >> 16, now = hw_ticks();
+    uint64_t until = (int64_t)(hw_fast.until - now) > 0 ? hw_fast.until : now;
+    if (!ns || until + ticks - now > hw_fast.most) return false;
     __atomic_add_fetch(&hw_fast.joining, 1, __ATOMIC_SEQ_CST);
     room = __atomic_load_n(&hw_fast.room, __ATOMIC_RELAXED);
     while (room >= ns)
         if (__atomic_compare_exchange_n(&hw_fast.room, &room, room - ns, true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) {
+            hw_fast.until = until + ticks;
             hw_fast.unsaid++;
             return true;
         }
