@@ -39,9 +39,19 @@ void hw_lock(void) {
     hw_fast.joined = NULL;
     hw.joined->open.sum.ns += (uint64_t)joined;
     hw.joined->open.works += joined > 0;
+    if (!hw_fast.lease) { /* nothing of it was done */
+        hw.joined->added_ns += (uint64_t)joined;
+        return;
+    }
     int64_t left = (int64_t)(hw_fast.until - hw_ticks());
     hw.joined->left_ns = left > 0 ? ((uint64_t)left << 16) / hw_fast.rate : 0;
     hw.joined->looked_ns = hw_now();
+}
+
+bool hw_turn_joined_waits(void) {
+    const struct lane *lane = hw.joined;
+    volatile uint32_t *word = lane ? lane->open.word : NULL; /* without the lock it may be gone */
+    return word && !hw_has_reached(word - HW_LANES, lane->open.seq);
 }
 
 void hw_unlock(void) { pthread_mutex_unlock(&hw.lock); }

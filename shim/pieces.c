@@ -183,21 +183,23 @@ static uint32_t tick_rate(void) {
     return rate;
 }
 
-/* Others may join the piece while there is no more of it in flight than may be. That it has begun must be known: what
- * is left of it is counted from then on, and who is far ahead of the GPU can as well go the long way. */
+/* Others may join the piece while there is no more of it in flight than may be. Under a lease it must be known to have
+ * begun: what is left of it is counted from then on, and who is far ahead of the GPU can as well go the long way. Without
+ * one it must not have: nothing is added to it then, and of what waits nothing is done. */
 static void lend(struct lane *lane, uint64_t window) {
     const struct batch *b = &lane->open;
-    uint64_t most = window + window / 8, longest = can_stretch(lane, window) ? longest_of(window) : most;
-    uint32_t rate = tick_rate();
-    if (b->begun || !hw_turn_leased() || !rate || b->sum.ns >= longest || (most * rate >> 16) > UINT32_MAX) return;
+    uint32_t rate = tick_rate(), lease = __atomic_load_n(&hw.channel->daemon->lease, __ATOMIC_ACQUIRE);
+    uint64_t most = window + window / 8, longest = lease && can_stretch(lane, window) ? longest_of(window) : most;
+    if (b->begun || !rate || b->sum.ns >= longest || (most * rate >> 16) > UINT32_MAX) return;
     uint64_t left = left_of(lane);
-    if (!lane->runs || left >= most) return;
+    if (lane->runs != (lease != 0) || left >= most) return;
     hw.joined = lane;
+    hw_fast.lease = lease;
     hw.lent = (int64_t)(longest - b->sum.ns);
     hw_fast.daemon = hw.channel->daemon;
     hw_fast.rate = rate;
     hw_fast.most = (uint32_t)(most * rate >> 16);
-    hw_fast.until = hw_ticks() + (left * rate >> 16);
+    hw_fast.until = hw_ticks() + (lease ? left * rate >> 16 : 0);
     __atomic_store_n(&hw_fast.room, hw.lent, __ATOMIC_SEQ_CST);
     __atomic_store_n(&hw_fast.joined, lane->key, __ATOMIC_RELEASE);
 }

@@ -48,10 +48,11 @@ enum hw_pass {
 extern struct hw_fast {
     void *lane; /* its work may go while there is a lease; NULL: nobody's */
     const volatile struct hw_daemon_page *daemon; /* its pages stay, even a dead one's */
-    uint64_t unsaid; /* groups that passed and are not counted in the page yet */
+    uint32_t unsaid; /* groups that passed and are not counted in the page yet */
     int recorded;    /* streams whose work is only being recorded */
     int joining;     /* threads whose work has joined a piece and is on its way to the stream */
-    void *joined;    /* the lane whose piece others may join, */
+    uint32_t lease;  /* while this is the lease, or there is none, */
+    void *joined;    /* others may join the piece of this lane, */
     int64_t room;    /* for so much predicted work, in ns, */
     uint64_t until;  /* while no more of it is in flight: when the GPU has done it, in ticks, */
     uint32_t most;   /* and how many ticks from now that may be */
@@ -69,6 +70,9 @@ static inline bool hw_turn_is_fast(void *lane) {
     return true;
 }
 
+/* Without a lease: whether the piece has not begun. A lease may have come and gone meanwhile. */
+bool hw_turn_joined_waits(void);
+
 /* A clock that costs no cache line. */
 static inline uint64_t hw_ticks(void) {
 #if defined(__x86_64__)
@@ -84,12 +88,12 @@ static inline uint64_t hw_ticks(void) {
  * it has gone. Nobody's lock is needed: whoever has it has taken the room away. */
 static inline bool hw_turn_join(void *lane, uint64_t signature) {
     if (__atomic_load_n(&hw_fast.joined, __ATOMIC_ACQUIRE) != lane || hw_fast.unsaid >= HW_UNSAID || hw_fast.recorded ||
-        !__atomic_load_n(&hw_fast.daemon->lease, __ATOMIC_ACQUIRE))
+        __atomic_load_n(&hw_fast.daemon->lease, __ATOMIC_ACQUIRE) != hw_fast.lease)
         return false;
     int64_t ns = hw_cost_known(signature), room;
     uint64_t ticks = (uint64_t)ns * hw_fast.rate >> 16, now = hw_ticks();
     uint64_t until = (int64_t)(hw_fast.until - now) > 0 ? hw_fast.until : now;
-    if (!ns || until + ticks - now > hw_fast.most) return false;
+    if (!ns || until + ticks - now > hw_fast.most || (!hw_fast.lease && !hw_turn_joined_waits())) return false;
     __atomic_add_fetch(&hw_fast.joining, 1, __ATOMIC_SEQ_CST);
     room = __atomic_load_n(&hw_fast.room, __ATOMIC_RELAXED);
     while (room >= ns)
