@@ -157,7 +157,9 @@ static bool fits(struct lane *lane, const struct hw_cost *cost, uint64_t window)
     if (!b->gated || b->unknown || (b->works && cost->seen < HW_KNOWN)) return false;
     if (!hw_turn_leased() && hw_is_begun(b)) return false;
     if (!b->works || b->sum.ns + ns <= most) return true;
-    return can_stretch(lane, window) && left_of(lane) + ns <= most;
+    if (!can_stretch(lane, window)) return false;
+    uint64_t left = left_of(lane);
+    return !left || left + ns <= most; /* one group may be longer, if there is no other in flight */
 }
 
 /* The program may be far ahead and say nothing for long: its books are kept for it. */
@@ -214,7 +216,8 @@ static enum hw_pass add_to_piece(struct lane *lane, struct hw_cost *cost, uint64
     if (b->begun) hw_cost_add(&b->sum, cost, ns); /* what took how long is only learned from measured ones */
     else b->sum.ns += ns;
     b->works++;
-    if (b->works == 1) hw.channel->page->piece_ns = ns > window ? ns : window;
+    uint64_t longest = b->works == 1 ? window : hw.channel->page->piece_ns;
+    hw.channel->page->piece_ns = ns > longest ? ns : longest;
     lane->added_ns += ns;
     if (lane->added_ns > window / PARTS) left_of(lane);
     if (b->unknown || (ns >= 2 * window && !is_left_alone(b))) return HW_ENDING;
