@@ -203,7 +203,7 @@ def test_the_program_can_tell_that_its_gate_was_not_open_all_the_time(bench: Hab
 # -- who is not held back, and for whom ------------------------------------------------------------
 
 
-def never_held(bench: Habits, low: Channel, due_ns: int) -> None:
+def assert_never_held(bench: Habits, low: Channel, due_ns: int) -> None:
     assert goes(low)
     timer_ns = bench.arbiter.next_timer_ns()
     assert timer_ns is None or not due_ns - LEAD_NS <= timer_ns <= due_ns + LATE_NS
@@ -218,17 +218,17 @@ def test_short_pieces_are_not_held_back(bench: Habits, window_ns: int) -> None:
     low = bench.long(piece_ns=max(LONG_NS, 2 * window_ns))
     assert low.pages is not None
     low.pages.set_window(window_ns)
-    never_held(bench, low, bench.jobs(bench.turner("high", 9)))
+    assert_never_held(bench, low, bench.jobs(bench.turner("high", 9)))
 
 
 def test_nothing_is_held_back_for_irregular_jobs(bench: Habits) -> None:
     low, high = bench.long(), bench.turner("high", 9)
-    never_held(bench, low, bench.jobs(high, 2 * JOBS, odd_ns=2 * MS))
+    assert_never_held(bench, low, bench.jobs(high, 2 * JOBS, odd_ns=2 * MS))
 
 
 def test_nor_for_jobs_that_were_not_seen_often_enough(bench: Habits) -> None:
     low, high = bench.long(), bench.turner("high", 9)
-    never_held(bench, low, bench.jobs(high, JOBS - 1))
+    assert_never_held(bench, low, bench.jobs(high, JOBS - 1))
 
 
 @pytest.mark.parametrize("level", [5, 1])
@@ -239,7 +239,7 @@ def test_nor_for_who_is_as_important_or_less(bench: Habits, level: int) -> None:
     bench.go(bench.now_ns + turns.WAKE_NS)
     assert other.habit is not None
     assert other.habit.due_ns == due_ns
-    never_held(bench, low, due_ns)
+    assert_never_held(bench, low, due_ns)
 
 
 def test_nor_for_who_has_no_budget(bench: Habits) -> None:
@@ -253,7 +253,7 @@ def test_nor_for_who_has_no_budget(bench: Habits) -> None:
     bench.be_done(poor, due_ns + 8 * MS)
     assert poor.habit is not None
     assert poor.habit.due_ns == due_ns + PERIOD_NS
-    never_held(bench, low, due_ns + PERIOD_NS)
+    assert_never_held(bench, low, due_ns + PERIOD_NS)
 
 
 def test_nor_for_who_is_there_already(bench: Habits) -> None:
