@@ -27,12 +27,11 @@ static void send_piece_off(struct lane *lane) {
 
 /* What of the open piece the GPU has yet to do, as predicted: nothing is done before it was seen to have begun. */
 static uint64_t left_of(struct lane *lane) {
-    bool begun = hw_is_begun(&lane->open);
-    uint64_t now = hw_now(), ran = begun && lane->runs ? now - lane->looked_ns : 0;
+    uint64_t now = hw_now(), ran = lane->runs ? now - lane->looked_ns : 0;
     lane->left_ns = (lane->left_ns > ran ? lane->left_ns - ran : 0) + lane->added_ns;
     lane->added_ns = 0;
     lane->looked_ns = now;
-    lane->runs = begun;
+    lane->runs = hw_is_begun(&lane->open);
     return lane->left_ns;
 }
 
@@ -67,7 +66,7 @@ static bool begin_piece(struct lane *lane, bool measured) {
     __atomic_store_n(&page->given[lane->slot], next.seq, __ATOMIC_SEQ_CST);
     *b = next;
     lane->left_ns = lane->added_ns = 0;
-    lane->runs = next.starved && hw_turn_leased(); /* then nothing keeps it from beginning at once */
+    lane->runs = false;
     hw_turn_say_passed();
     if (measured) lane->api->time(lane->key, &b->begun);
     return true;
@@ -159,7 +158,8 @@ static bool fits(struct lane *lane, const struct hw_cost *cost, uint64_t window)
     if (!b->works || b->sum.ns + ns <= most) return true;
     if (!can_stretch(lane, window)) return false;
     uint64_t left = left_of(lane);
-    return !left || left + ns <= most; /* one group may be longer, if there is no other in flight */
+    if (!left) most = 2 * window - 1; /* one group may be longer, if there is no other in flight */
+    return left + ns <= most;
 }
 
 /* The program may be far ahead and say nothing for long: its books are kept for it. */

@@ -303,6 +303,26 @@ def test_nothing_stands_behind_a_long_kernel_that_is_waited_for(
         wait_until(lambda: managed.entry(low)["state"] != "running", "it is known to be done")
 
 
+@WIDE
+@SPINS
+def test_nor_does_it_go_with_what_was_done_before_it(managed: cuda.Managed, log: Path) -> None:
+    """Of a program that is slower than the GPU a piece goes on, but not with a long kernel, behind
+    which something would have to stand then."""
+    with rival(managed):
+        low = learned(managed, log, LONG_US)
+        for _ in range(LEARNED):
+            assert low.do(f"series {SHORT_US} 1", "right") == ["series 0", "bad 0"]
+        behind = 0
+        for _ in range(12):
+            before = len(done(log, low))
+            work = (f"trickle {SHORT_US} 3", f"series {LONG_US} 1", "right")
+            assert low.do(*work) == ["trickled 3", "series 0", "bad 0"]
+            kinds = [kind for kind, _ in done(log, low)[before:]]
+            assert kinds.count("spin_us") == 4
+            behind += kinds[-kinds[::-1].index("spin_us")] == "write"
+        assert behind <= 3  # where it is measured
+
+
 # -- books -----------------------------------------------------------------------------------------
 
 
