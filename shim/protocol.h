@@ -99,7 +99,8 @@ struct hw_client_page {
     /* for pieces, which wait on the GPU */
     uint32_t gated; /* this turn is one of pieces: work may wait behind them, and the turn is still wanted when the
                        gate has closed */
-    uint32_t open;  /* not 0: pieces may begin. Written by the daemon with the lease; by the client if that is dead */
+    uint32_t open;  /* not 0: pieces may begin. Written by the daemon with the lease, and closed under
+                       one at times; by the client if the daemon is dead */
     uint64_t piece_ns; /* what the piece to which work was added last is predicted to take */
     uint32_t given[HW_LANES];  /* pieces that each stream got so far, */
     uint32_t ended[HW_LANES];  /* those to which nothing more is added, */
