@@ -101,7 +101,7 @@ struct hw_client_page {
                        gate has closed */
     uint32_t open;  /* not 0: pieces may begin. Written by the daemon with the lease, and closed under
                        one at times; by the client if the daemon is dead */
-    uint64_t piece_ns; /* what the piece to which work was added last is predicted to take */
+    uint64_t piece_ns; /* what may be in flight of the piece to which work was added last: a window, or its longest group */
     uint32_t given[HW_LANES];  /* pieces that each stream got so far, */
     uint32_t ended[HW_LANES];  /* those to which nothing more is added, */
     uint32_t opened[HW_LANES]; /* those that the GPU has begun, */

@@ -240,7 +240,7 @@ class Pages:
 
     @property
     def piece_ns(self) -> int:
-        """What the piece takes to which it last added something, as predicted."""
+        """What may be in flight of the piece to which it last added something, as predicted."""
         return self._words.piece.value if self._client else 0
 
     @property
