@@ -1,6 +1,5 @@
 #define _GNU_SOURCE
 #include "lanes.h"
-#include <string.h>
 #include <time.h>
 
 /* Two looks at the marks so close that a mark seen by the second was written just then. */
@@ -39,19 +38,13 @@ void hw_lock(void) {
     hw_fast.joined = NULL;
     hw.joined->open.sum.ns += (uint64_t)joined;
     hw.joined->open.works += joined > 0;
-    if (!hw_fast.lease) { /* nothing of it was done */
+    if (hw_fast.opened) { /* as far as is known, nothing of it was done */
         hw.joined->added_ns += (uint64_t)joined;
         return;
     }
     int64_t left = (int64_t)(hw_fast.until - hw_ticks());
     hw.joined->left_ns = left > 0 ? ((uint64_t)left << 16) / hw_fast.rate : 0;
     hw.joined->looked_ns = hw_now();
-}
-
-bool hw_turn_joined_waits(void) {
-    const struct lane *lane = hw.joined;
-    volatile uint32_t *word = lane ? lane->open.word : NULL; /* without the lock it may be gone */
-    return word && !hw_has_reached(word - HW_LANES, lane->open.seq);
 }
 
 void hw_unlock(void) { pthread_mutex_unlock(&hw.lock); }
@@ -146,7 +139,7 @@ void hw_lanes_measure(void) {
 
 static void find_done(const struct lane *lane, struct batch *b, uint64_t now, bool exact) {
     if (b->begun) measure(lane, b);
-    found[found_count++] = *b;
+    hw_batch_copy(&found[found_count++], b);
     hw.ended++;
     if (found_count == sizeof found / sizeof *found) hw_lanes_book(now, exact);
 }
@@ -195,8 +188,8 @@ void hw_lanes_reap(uint64_t now) {
 }
 
 void hw_lane_send_off(struct lane *lane) {
-    lane->ring[(lane->first + lane->count++) % BATCHES] = lane->open;
-    memset(&lane->open, 0, sizeof lane->open);
+    hw_batch_copy(&lane->ring[(lane->first + lane->count++) % BATCHES], &lane->open);
+    hw_batch_clear(&lane->open);
 }
 
 /* A mark behind what the lane has got so far. */
@@ -256,7 +249,7 @@ void hw_lane_is_done(struct lane *lane, uint64_t now) {
     }
     say_done(lane, &lane->open);
     if (lane->open.works || lane->open.begun) find_done(lane, &lane->open, now, false);
-    memset(&lane->open, 0, sizeof lane->open);
+    hw_batch_clear(&lane->open);
     lane->dirty = lane->loose = false;
     if (lane->gone) bury(lane);
 }
@@ -317,7 +310,7 @@ void hw_lanes_reap_pieces(uint64_t now) {
             if (!b->gated || !hw_is_written(b) || (b->begun && measurables == MEASURABLE)) break;
             if (b->begun) {
                 measurable[measurables].lane = lane;
-                measurable[measurables++].batch = *b;
+                hw_batch_copy(&measurable[measurables++].batch, b);
                 b->begun = b->ended = NULL;
             }
             find_done(lane, b, now, false);

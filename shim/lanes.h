@@ -7,13 +7,13 @@
 #include "gate.h"
 #include "turn.h"
 #include <pthread.h>
+#include <stddef.h>
+#include <string.h>
 
 /* Batches of one lane that are in flight. */
 #define BATCHES 64
 /* A mark that takes longer may never come. */
 #define BROKEN_NS 5000000u
-/* Of so many pieces one is measured. */
-#define SAMPLED 16
 
 struct batch {
     uint32_t seq, works;
@@ -25,8 +25,14 @@ struct batch {
     volatile uint32_t *word; /* the mark; its page stays mapped whatever becomes of the daemon */
     void *event;             /* or this in its place */
     void *begun, *ended;     /* events that tell what a piece took, for some of them */
-    struct hw_sum sum;       /* what it is predicted to cost */
+    struct hw_sum sum;       /* what it is predicted to cost; its parts are last, and mostly there are none */
 };
+
+static inline void hw_batch_copy(struct batch *to, const struct batch *from) {
+    memcpy(to, from, offsetof(struct batch, sum.part) + from->sum.parts * sizeof *from->sum.part);
+}
+
+static inline void hw_batch_clear(struct batch *b) { memset(b, 0, offsetof(struct batch, sum.part)); }
 
 struct lane {
     void *key;
@@ -77,10 +83,6 @@ void hw_lanes_forget(void);
 void hw_turn_nap(long ns);
 void hw_turn_breathe(uint64_t since, uint64_t now);
 bool hw_turn_is_stuck(uint64_t *since, uint64_t *before, uint64_t now);
-
-static inline bool hw_has_reached(volatile uint32_t *word, uint32_t value) {
-    return (int32_t)(__atomic_load_n(word, __ATOMIC_ACQUIRE) - value) >= 0;
-}
 
 static inline bool hw_is_written(const struct batch *b) { return hw_has_reached(b->word, b->seq); }
 

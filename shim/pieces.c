@@ -3,8 +3,11 @@
  * ahead of the GPU, as without us, and no more than a piece of a lane runs on when the gate closes. */
 #include "lanes.h"
 #include "watchdog.h"
-#include <string.h>
 
+/* Of so many pieces one is measured; of more, once a lane had that many: events cost as much as a gate does. */
+#define SAMPLED 16
+#define SAMPLED_LATER 64
+#define LATER 1024
 /* How long a piece is when nobody says how much may be in flight. */
 #define WIDE_NS 5000000u
 /* A piece of a program that is slower than the GPU is so many windows long at most, for predictions are not better;
@@ -18,6 +21,11 @@
 /* The GPU's own time slice. Work that takes longer is interrupted for others, and at once if its slice is over, but
  * not while anything stands behind it: a mark there costs others up to a slice. */
 #define SLICE_NS 2000000u
+
+static bool is_sampled(struct lane *lane) {
+    uint32_t number = lane->pieces++;
+    return number % (number < LATER ? SAMPLED : SAMPLED_LATER) == 0;
+}
 
 static void send_piece_off(struct lane *lane) {
     const struct batch *b = &lane->open;
@@ -53,9 +61,9 @@ static bool begin_piece(struct lane *lane, bool measured) {
     hw_lane_mark(lane);
     if ((b->works && !b->gated) || !has_room(lane) || !lane->api->may_mark(lane->key)) return false;
     struct batch *last = lane->count ? &lane->ring[(lane->first + lane->count - 1) % BATCHES] : NULL;
-    struct batch next = {.gated = true, .seq = page->given[lane->slot] + 1, .word = &page->closed[lane->slot]};
-    struct hw_piece piece = {.open = &page->open, .opened = &page->opened[lane->slot], .number = next.seq};
-    next.starved = b->gated ? !left_of(lane) : !last || hw_is_written(last);
+    uint32_t seq = page->given[lane->slot] + 1;
+    struct hw_piece piece = {.open = &page->open, .opened = &page->opened[lane->slot], .number = seq};
+    bool starved = b->gated ? !left_of(lane) : !last || hw_is_written(last);
     if (b->gated) {
         take_time(lane);
         piece.closed = b->word;
@@ -63,8 +71,12 @@ static bool begin_piece(struct lane *lane, bool measured) {
     }
     if (!lane->api->gate(lane->key, &piece)) return false;
     if (b->gated) send_piece_off(lane);
-    __atomic_store_n(&page->given[lane->slot], next.seq, __ATOMIC_SEQ_CST);
-    *b = next;
+    __atomic_store_n(&page->given[lane->slot], seq, __ATOMIC_SEQ_CST);
+    hw_batch_clear(b);
+    b->gated = true;
+    b->seq = seq;
+    b->word = &page->closed[lane->slot];
+    b->starved = starved;
     lane->left_ns = lane->added_ns = 0;
     lane->runs = false;
     hw_turn_say_passed();
@@ -185,23 +197,24 @@ static uint32_t tick_rate(void) {
     return rate;
 }
 
-/* Others may join the piece while there is no more of it in flight than may be. Under a lease it must be known to have
- * begun: what is left of it is counted from then on, and who is far ahead of the GPU can as well go the long way. Without
- * one it must not have: nothing is added to it then, and of what waits nothing is done. */
+/* Others may join the piece while there is no more of it in flight than may be. Once it has begun, what is left of it is
+ * counted from then on, and without a lease nothing is added to it; until then nothing of it is done. */
 static void lend(struct lane *lane, uint64_t window) {
     const struct batch *b = &lane->open;
     uint32_t rate = tick_rate(), lease = __atomic_load_n(&hw.channel->daemon->lease, __ATOMIC_ACQUIRE);
-    uint64_t most = window + window / 8, longest = lease && can_stretch(lane, window) ? longest_of(window) : most;
+    uint64_t most = window + window / 8, left = left_of(lane), longest = most;
+    if (lane->runs && can_stretch(lane, window)) longest = longest_of(window);
     if (b->begun || !rate || b->sum.ns >= longest || (most * rate >> 16) > UINT32_MAX) return;
-    uint64_t left = left_of(lane);
-    if (lane->runs != (lease != 0) || left >= most) return;
+    if ((lane->runs && !lease) || left >= most) return;
     hw.joined = lane;
     hw_fast.lease = lease;
     hw.lent = (int64_t)(longest - b->sum.ns);
     hw_fast.daemon = hw.channel->daemon;
     hw_fast.rate = rate;
     hw_fast.most = (uint32_t)(most * rate >> 16);
-    hw_fast.until = hw_ticks() + (lease ? left * rate >> 16 : 0);
+    hw_fast.until = hw_ticks() + (left * rate >> 16);
+    hw_fast.opened = lane->runs ? NULL : b->word - HW_LANES;
+    hw_fast.number = b->seq;
     __atomic_store_n(&hw_fast.room, hw.lent, __ATOMIC_SEQ_CST);
     __atomic_store_n(&hw_fast.joined, lane->key, __ATOMIC_RELEASE);
 }
@@ -244,7 +257,7 @@ enum hw_pass hw_piece_pass(const struct hw_lane_api *api, void *key, uint64_t si
         hw_lanes_reap(hw_now());
         wait_for_pieces(lane);
         if (!hw.channel->page) return HW_FREE;
-        if (begin_piece(lane, cost->seen < HW_KNOWN || lane->pieces++ % SAMPLED == 0)) hw_turn_ask_again();
+        if (begin_piece(lane, cost->seen < HW_KNOWN || is_sampled(lane))) hw_turn_ask_again();
         else if (!lane->open.gated) return HW_FREE;
     }
     return add_to_piece(lane, cost, window);

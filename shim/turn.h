@@ -57,6 +57,8 @@ extern struct hw_fast {
     uint64_t until;  /* while no more of it is in flight: when the GPU has done it, in ticks, */
     uint32_t most;   /* and how many ticks from now that may be */
     uint32_t rate;   /* 65536ths of ticks in a ns */
+    volatile uint32_t *opened; /* if that is not NULL: until this has reached */
+    uint32_t number;           /* this, which says that it has begun */
 } hw_fast __attribute__((visibility("hidden")));
 /* After so many the slow way looks whether the daemon lives. */
 #define HW_UNSAID 256
@@ -70,8 +72,9 @@ static inline bool hw_turn_is_fast(void *lane) {
     return true;
 }
 
-/* Without a lease: whether the piece has not begun. A lease may have come and gone meanwhile. */
-bool hw_turn_joined_waits(void);
+static inline bool hw_has_reached(volatile uint32_t *word, uint32_t value) {
+    return (int32_t)(__atomic_load_n(word, __ATOMIC_ACQUIRE) - value) >= 0;
+}
 
 /* A clock that costs no cache line. */
 static inline uint64_t hw_ticks(void) {
@@ -93,7 +96,8 @@ static inline bool hw_turn_join(void *lane, uint64_t signature) {
     int64_t ns = hw_cost_known(signature), room;
     uint64_t ticks = (uint64_t)ns * hw_fast.rate >> 16, now = hw_ticks();
     uint64_t until = (int64_t)(hw_fast.until - now) > 0 ? hw_fast.until : now;
-    if (!ns || until + ticks - now > hw_fast.most || (!hw_fast.lease && !hw_turn_joined_waits())) return false;
+    volatile uint32_t *opened = hw_fast.opened;
+    if (!ns || (opened ? hw_has_reached(opened, hw_fast.number) : until + ticks - now > hw_fast.most)) return false;
     __atomic_add_fetch(&hw_fast.joining, 1, __ATOMIC_SEQ_CST);
     room = __atomic_load_n(&hw_fast.room, __ATOMIC_RELAXED);
     while (room >= ns)
