@@ -5,11 +5,11 @@
 #define WAYS 8
 
 static struct hw_cost table[SETS][WAYS];
-uint64_t hw_known_costs[HW_KNOWN_COSTS];
+struct hw_known hw_known __attribute__((aligned(64)));
 
 struct hw_cost *hw_cost_find(uint64_t signature) {
     static uint32_t next;
-    struct hw_cost *set = table[(hw_cost_hash(signature) >> 32) % SETS]; /* all of its bits count */
+    struct hw_cost *set = table[hw_cost_hash(signature) % SETS]; /* all of its bits count */
     for (int i = 0; i < WAYS; i++)
         if (set[i].signature == signature) return &set[i];
     struct hw_cost *c = &set[next++ % WAYS];
@@ -19,9 +19,15 @@ struct hw_cost *hw_cost_find(uint64_t signature) {
     return c;
 }
 
-void hw_cost_publish(const struct hw_cost *c) {
-    uint64_t hash = hw_cost_hash(c->signature), ns = c->seen < HW_KNOWN || c->ns > UINT32_MAX ? 0 : c->ns;
-    __atomic_store_n(&hw_known_costs[(hash >> 32) % HW_KNOWN_COSTS], hash << 32 | ns, __ATOMIC_RELAXED);
+void hw_cost_publish(struct hw_cost *c) {
+    static uint32_t last;
+    uint64_t ns = c->seen < HW_KNOWN || c->ns > UINT32_MAX ? 0 : c->ns;
+    uint32_t hash = hw_cost_hash(c->signature), place = hash % HW_COST_PLACES;
+    if (hw_cost_at(c->at) >> 32 != hash) c->at = last = last % (HW_KNOWN_COSTS - 1) + 1;
+    __atomic_store_n(&hw_known.costs[c->at], (uint64_t)hash << 32 | ns, __ATOMIC_RELAXED);
+    if (hw_known.places[place] == c->at || hw_known.places[place ^ 1] == c->at) return;
+    if (hw_known.places[place] && !hw_known.places[place ^ 1]) place ^= 1;
+    __atomic_store_n(&hw_known.places[place], (uint16_t)c->at, __ATOMIC_RELAXED);
 }
 
 uint64_t hw_cost_of(const struct hw_cost *cost, uint64_t unknown_ns) {
@@ -39,7 +45,7 @@ void hw_cost_add(struct hw_sum *sum, struct hw_cost *cost, uint64_t ns) {
     sum->ns += ns;
 }
 
-/* A little down, less up: a group may have met a busy machine. */
+/* Half the way down, but little up: a group may have met a busy machine. */
 void hw_cost_learn(const struct hw_sum *sum, struct hw_sight seen, bool doubtful) {
     for (uint32_t i = 0; i < sum->parts; i++) {
         struct hw_cost *c = sum->part[i].of;
@@ -49,7 +55,7 @@ void hw_cost_learn(const struct hw_sum *sum, struct hw_sight seen, bool doubtful
         if (c->ns && ns < c->ns && seen.or_more) continue;
         if (!c->seen || !c->ns) c->ns = ns;
         else if (ns >= c->ns && seen.or_less) {} /* no news, but it was seen */
-        else if (ns < c->ns) c->ns = (c->ns * 3 + ns) / 4;
+        else if (ns < c->ns) c->ns = (c->ns + ns) / 2;
         else c->ns = (c->ns * 7 + (ns < 8 * c->ns ? ns : 8 * c->ns)) / 8;
         if (!c->ns) c->ns = 1;
         if (c->seen < HW_KNOWN) c->seen++;

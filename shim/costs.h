@@ -13,6 +13,7 @@
 struct hw_cost { /* of one kind of work */
     uint64_t signature, ns;
     uint32_t seen;
+    uint32_t at; /* where others find it, see below */
 };
 
 /* A batch, as predicted. */
@@ -33,17 +34,40 @@ struct hw_sight {
 };
 
 struct hw_cost *hw_cost_find(uint64_t signature);
-/* What known work costs, in ns, found in one cache line; 0: it is not there. Each is 32 bits of a hash and 32 of ns. */
-#define HW_KNOWN_COSTS 8192
-extern uint64_t hw_known_costs[HW_KNOWN_COSTS] __attribute__((visibility("hidden")));
-void hw_cost_publish(const struct hw_cost *cost);
+/* What known work costs, in the order in which it became known: programs do the same things in the same order again, so
+ * the next one is probably the next here, in a cache line that was fetched before. Each is 32 bits of a hash and 32 of ns;
+ * the first is nobody's. Where each is stands in one of two places. */
+#define HW_KNOWN_COSTS 4096
+#define HW_COST_PLACES 8192
+extern struct hw_known {
+    uint64_t costs[HW_KNOWN_COSTS];
+    uint16_t places[HW_COST_PLACES];
+} hw_known __attribute__((visibility("hidden")));
+void hw_cost_publish(struct hw_cost *cost);
 
-static inline uint64_t hw_cost_hash(uint64_t signature) { return signature * 0x9e3779b97f4a7c15ull; }
+static inline uint32_t hw_cost_hash(uint64_t signature) { return (uint32_t)(signature * 0x9e3779b97f4a7c15ull >> 32); }
 
-static inline uint32_t hw_cost_known(uint64_t signature) {
-    uint64_t hash = hw_cost_hash(signature);
-    uint64_t found = __atomic_load_n(&hw_known_costs[(hash >> 32) % HW_KNOWN_COSTS], __ATOMIC_RELAXED);
-    return (found ^ hash << 32) >> 32 ? 0 : (uint32_t)found;
+static inline uint64_t hw_cost_at(uint32_t at) {
+    return __atomic_load_n(&hw_known.costs[at % HW_KNOWN_COSTS], __ATOMIC_RELAXED);
+}
+
+/* Where it is, if it is known: where it is thought to be, or where it stands that it is. */
+static inline uint32_t hw_cost_place(uint32_t hash, uint32_t at) {
+    uint32_t place = hash % HW_COST_PLACES;
+    if (hw_cost_at(at) >> 32 == hash) return at;
+    at = __atomic_load_n(&hw_known.places[place], __ATOMIC_RELAXED);
+    if (hw_cost_at(at) >> 32 == hash) return at;
+    return __atomic_load_n(&hw_known.places[place ^ 1], __ATOMIC_RELAXED);
+}
+
+/* In ns; 0: it is not known. `next` is where the next one probably is. */
+static inline uint32_t hw_cost_known(uint64_t signature, uint32_t *next) {
+    uint32_t hash = hw_cost_hash(signature), at = hw_cost_place(hash, *next);
+    uint64_t cost = hw_cost_at(at);
+    if (cost >> 32 != hash) return 0;
+    *next = at + 1;
+    __builtin_prefetch(&hw_known.costs[(at + 8) % HW_KNOWN_COSTS]);
+    return (uint32_t)cost;
 }
 
 uint64_t hw_cost_of(const struct hw_cost *cost, uint64_t unknown_ns);

@@ -13,8 +13,11 @@
 /* The same where the program is known to hold work back, or was found out to. */
 #define HELD_NS 1000000ull
 #define MEASURABLE (4 * BATCHES)
+/* Events cost about as much as a gate does: one of so many pieces is measured as long as predictions are good. */
+#define SELDOM 64
+#define NEVER_MIND_NS 5000u
 
-struct hw_turns hw = {.lock = PTHREAD_MUTEX_INITIALIZER};
+struct hw_turns hw = {.lock = PTHREAD_MUTEX_INITIALIZER, .every = 1};
 
 static uint64_t looked_ns, stuck_at; /* the second: how much was done when nothing more got done */
 static bool stuck;
@@ -121,9 +124,16 @@ void hw_lanes_book(uint64_t now, bool exact) {
     found_count = 0;
 }
 
+/* Whether a piece took something else than predicted: who waited for work may as well have taken longer. */
+static bool is_surprising(const struct batch *b, uint64_t took) {
+    uint64_t most = b->sum.ns / 8 + NEVER_MIND_NS;
+    return took + most < b->sum.ns || (took > b->sum.ns + most && !b->starved);
+}
+
 /* What a piece took, where events tell it. */
 static void measure(const struct lane *lane, struct batch *b) {
     uint64_t took = b->ended ? lane->api->between(b->begun, b->ended) : 0;
+    if (took && !b->unknown) hw.every = is_surprising(b, took) ? 1 : hw.every < SELDOM ? 2 * hw.every : SELDOM;
     if (took) hw_cost_learn(&b->sum, (struct hw_sight){took, false, b->starved}, false);
     lane->api->forget_time(b->begun);
     if (b->ended) lane->api->forget_time(b->ended);

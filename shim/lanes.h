@@ -40,7 +40,8 @@ struct lane {
     bool dirty; /* work went since the program last waited for it */
     bool loose; /* some of it stands before no mark and in no piece */
     bool gone;  /* the stream is no more, but what it had in flight goes on */
-    uint32_t slot, first, count, pieces;
+    uint32_t slot, first, count;
+    uint32_t unmeasured; /* pieces since one was measured */
     int passing; /* threads whose work has passed and is on its way to the stream */
     /* Of the open piece, at a time: what the GPU had yet to do, and what went since; whether it had begun. */
     uint64_t left_ns, added_ns, looked_ns;
@@ -54,6 +55,7 @@ extern struct hw_turns {
     uint64_t flight_ns, finished_ns, turn_ns;
     uint64_t ended; /* batches done so far */
     bool asking;    /* a thread waits for a turn */
+    uint32_t every; /* of so many pieces one is measured */
     uint32_t used;  /* of the lanes; looking at all of them would be slow */
     struct lane *joined; /* whose piece others may join, */
     int64_t lent;        /* and for how much there was room */

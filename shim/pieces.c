@@ -4,10 +4,6 @@
 #include "lanes.h"
 #include "watchdog.h"
 
-/* Of so many pieces one is measured; of more, once a lane had that many: events cost as much as a gate does. */
-#define SAMPLED 16
-#define SAMPLED_LATER 64
-#define LATER 1024
 /* How long a piece is when nobody says how much may be in flight. */
 #define WIDE_NS 5000000u
 /* A piece of a program that is slower than the GPU is so many windows long at most, for predictions are not better;
@@ -22,9 +18,11 @@
  * not while anything stands behind it: a mark there costs others up to a slice. */
 #define SLICE_NS 2000000u
 
+/* Pieces are measured one after the other where predictions are bad, and seldom where they are good. */
 static bool is_sampled(struct lane *lane) {
-    uint32_t number = lane->pieces++;
-    return number % (number < LATER ? SAMPLED : SAMPLED_LATER) == 0;
+    if (++lane->unmeasured < hw.every) return false;
+    lane->unmeasured = 0;
+    return true;
 }
 
 static void send_piece_off(struct lane *lane) {
@@ -234,7 +232,7 @@ static enum hw_pass add_to_piece(struct lane *lane, struct hw_cost *cost, uint64
     lane->added_ns += ns;
     if (lane->added_ns > window / PARTS) left_of(lane);
     if (b->unknown || (ns >= 2 * window && !is_left_alone(b))) return HW_ENDING;
-    hw_cost_publish(cost);
+    if (!hw_cost_known(cost->signature, &hw_fast.next_cost)) hw_cost_publish(cost); /* others may have taken its place */
     lend(lane, window);
     return HW_GATED;
 }

@@ -275,6 +275,22 @@ def test_who_is_slower_than_the_gpu_hardly_meets_a_gate(managed: cuda.Managed, l
 
 
 @WIDE
+def test_what_is_found_to_take_less_meets_fewer_gates_soon(
+    managed: cuda.Managed, log: Path
+) -> None:
+    """As does what was first seen on a GPU that many shared. Kernels of one kind take a fifth of a
+    window where they took three: forty of them later several go together again."""
+    with rival(managed):
+        low = learned(managed, log, 1500)
+        for _ in range(8):
+            assert low.do("series 100 5", "right") == ["series 0", "bad 0"]
+        before = len(done(log, low))
+        assert low.do("series 100 60", "right") == ["series 0", "bad 0"]
+        gates = sum(kind == "wait" for kind, _ in done(log, low)[before:])
+    assert gates <= 40
+
+
+@WIDE
 @SPINS
 def test_who_is_slower_than_the_gpu_still_stops_at_a_closed_gate(
     managed: cuda.Managed, log: Path

@@ -15,17 +15,34 @@ KINDS = 600
 """More than a transformer's training has."""
 
 
+ROOM = 4095
+"""So many costs are found without the lock."""
+KNOWN = """
+#include "costs.h"
+uint32_t known(uint64_t signature, uint32_t *next) { return hw_cost_known(signature, next); }
+"""
+
+
 class Cost(ctypes.Structure):
-    _fields_ = (("signature", ctypes.c_uint64), ("ns", ctypes.c_uint64), ("seen", ctypes.c_uint32))
+    _fields_ = (
+        ("signature", ctypes.c_uint64),
+        ("ns", ctypes.c_uint64),
+        ("seen", ctypes.c_uint32),
+        ("at", ctypes.c_uint32),
+    )
 
 
 @pytest.fixture
 def costs(tmp_path: Path) -> ctypes.CDLL:
     """With an empty table: it is another library each time."""
     built = tmp_path / "costs.so"
-    source = str(SHIM / "costs.c")
-    subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-o", str(built), source], check=True)
+    source = tmp_path / "known.c"
+    source.write_text(KNOWN)
+    command = ["gcc", "-shared", "-fPIC", "-O1", "-I", str(SHIM), "-o", str(built)]
+    subprocess.run([*command, str(SHIM / "costs.c"), str(source)], check=True)
     library = ctypes.CDLL(str(built))
+    library.known.argtypes = (ctypes.c_uint64, ctypes.POINTER(ctypes.c_uint32))
+    library.known.restype = ctypes.c_uint32
     library.hw_cost_find.restype = ctypes.POINTER(Cost)
     library.hw_cost_find.argtypes = (ctypes.c_uint64,)
     return library
@@ -65,3 +82,76 @@ def test_hundreds_of_kinds_of_work_are_all_remembered(costs: ctypes.CDLL, seed: 
 def test_a_new_kind_of_work_is_unknown(costs: ctypes.CDLL) -> None:
     entry = costs.hw_cost_find(signature(12345)).contents
     assert (entry.ns, entry.seen) == (0, 0)
+
+
+# -- costs that are found without the lock ------------------------------------------------------
+
+
+def publish(costs: ctypes.CDLL, kind: int, ns: int, *, seen: int = 3) -> None:
+    cost = costs.hw_cost_find(kind)
+    cost.contents.ns, cost.contents.seen = ns, seen
+    costs.hw_cost_publish(cost)
+
+
+def in_order(seed: int) -> list[int]:
+    order = sorted(kinds(seed))
+    random.Random(seed).shuffle(order)
+    return order
+
+
+def found(costs: ctypes.CDLL, order: list[int]) -> tuple[list[int], int]:
+    """What each costs, and how many were not where they were first looked for."""
+    next_place, costs_ns, jumps = ctypes.c_uint32(0), [], 0
+    for kind in order:
+        before = next_place.value
+        costs_ns.append(costs.known(kind, ctypes.byref(next_place)))
+        jumps += next_place.value != before + 1
+    return costs_ns, jumps
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_follows_in_the_same_order_again_is_found_at_once(
+    costs: ctypes.CDLL, seed: int
+) -> None:
+    order = in_order(seed)
+    for kind in order:
+        publish(costs, kind, kind % 997 + 1)
+    assert found(costs, order) == ([kind % 997 + 1 for kind in order], 1)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_in_any_order_nearly_all_are_found_and_none_is_anothers(
+    costs: ctypes.CDLL, seed: int
+) -> None:
+    order = in_order(seed)
+    for kind in order:
+        publish(costs, kind, kind % 997 + 1)
+    random.Random(seed + 1).shuffle(order)
+    costs_ns, _ = found(costs, order)
+    assert all(ns in (0, kind % 997 + 1) for kind, ns in zip(order, costs_ns, strict=True))
+    assert costs_ns.count(0) <= KINDS // 100
+
+
+def test_a_cost_that_changes_is_the_new_one(costs: ctypes.CDLL) -> None:
+    order = in_order(0)
+    for ns in (5, 7):
+        for kind in order:
+            publish(costs, kind, ns)
+    assert found(costs, order) == ([7] * KINDS, 1)
+
+
+def test_what_was_not_seen_often_enough_is_not_known(costs: ctypes.CDLL) -> None:
+    publish(costs, signature(1), 100, seen=2)
+    publish(costs, signature(2), 100)
+    assert found(costs, [signature(kind) for kind in (1, 2, 3)])[0] == [0, 100, 0]
+
+
+def test_where_there_are_too_many_the_oldest_give_way(costs: ctypes.CDLL) -> None:
+    order = [signature(number, number) for number in range(ROOM + KINDS)]
+    for number, kind in enumerate(order):
+        publish(costs, kind, number + 1)
+    costs_ns, _ = found(costs, order[::-1])
+    right = range(ROOM + KINDS, 0, -1)
+    assert all(ns in (0, number) for ns, number in zip(costs_ns, right, strict=True))
+    assert all(ns == 0 for ns in costs_ns[ROOM:])
+    assert costs_ns[:KINDS].count(0) <= KINDS // 4
