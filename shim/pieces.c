@@ -159,12 +159,13 @@ static bool can_stretch(const struct lane *lane, uint64_t window) {
     return !lane->open.begun && lane->open.sum.ns < longest_of(window) && !is_beside_others(lane);
 }
 
-/* Nothing is added to a piece that has begun once the gate is closed. */
+/* Nothing is added to a piece that has begun once the gate is closed; nor to one that is measured, in which the GPU must
+ * not wait for work. */
 static bool fits(struct lane *lane, const struct hw_cost *cost, uint64_t window) {
     const struct batch *b = &lane->open;
     uint64_t ns = hw_cost_of(cost, window), most = window + window / 8;
     if (!b->gated || b->unknown || (b->works && cost->seen < HW_KNOWN)) return false;
-    if (!hw_turn_leased() && hw_is_begun(b)) return false;
+    if ((b->begun || !hw_turn_leased()) && hw_is_begun(b)) return false;
     if (!b->works || b->sum.ns + ns <= most) return true;
     if (!can_stretch(lane, window)) return false;
     uint64_t left = left_of(lane);

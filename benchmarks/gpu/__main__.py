@@ -34,7 +34,7 @@ from benchmarks.gpu.stage import Stage, opened
 
 SECTIONS: dict[str, tuple[Callable[[Stage, bool], Outcome], int, int]] = {
     "pairs": (pairs.measure, 170, 70),
-    "overhead": (overhead.measure, 240, 70),
+    "overhead": (overhead.measure, 270, 70),
     "shares": (shares.measure, 80, 20),
     "torch": (inference.measure, 155, 30),
     "gates": (gates.measure, 10, 5),

@@ -4,8 +4,9 @@ Every round runs both, one right after the other, so that what slows the machine
 alike; the cost is the median of the rounds' own differences, shown with how far it can be trusted.
 Programs that are told what to do take many rounds that are too short for the machine to change in.
 Two processes of one program differ too, for as long as they live: so each of these runs without
-Headway twice, which shows what a difference of nothing looks like, and all are started afresh a few
-times, in generations.
+Headway twice, which shows what a difference of nothing looks like, and there are generations of
+them, each with a daemon of its own, which are all started at once. What a program finds in its
+environment is as long without Headway as under it: where things lie in memory may depend on it.
 
 With a more important program there, however little that does, work goes in pieces that fit the
 window: what that costs a program that has the GPU to itself is shown, too.
@@ -17,6 +18,7 @@ import contextlib
 import json
 import os
 import statistics
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -32,9 +34,11 @@ from benchmarks.gpu.turns import order
 
 W4, W4_S = (20, 500), 0.5
 LAUNCHES, EVERY = 100_000, 1000
-READY_S = 60.0
+READY_S = 120.0
 ALIKE = {"PYTHONHASHSEED": "0"}
 """What can be made the same in processes that are compared."""
+PADDING = "PADDING"
+"""A variable that makes the environment longer."""
 TWICE = "(the same, twice without)"
 IDLE = """
 import headway, sys
@@ -72,7 +76,9 @@ def cases(quick: bool) -> list[Case]:
     rounds = 3 if quick else 8
     us, kernels = W4
     torch = [_torch(title, *found, quick) for title, found in models.throughput().items()]
-    trained = replace(torch[-1], title=f"{torch[-1].title}, with a window", goal=None, window=True)
+    few = 1 if quick else 3
+    trained = replace(torch[-1], title=f"{torch[-1].title}, with a window", generations=few)
+    trained = replace(trained, goal=None, window=True)
     return [
         Case(
             "W4's greedy loop",
@@ -104,8 +110,8 @@ def _torch(title: str, command: list[str], short: Mapping[str, float], quick: bo
         lambda _: command,
         _each_ms,
         goal=0.01,
-        rounds=6 if quick else 14,
-        generations=1 if quick else 3,
+        rounds=6,
+        generations=1 if quick else 5,
         same=("hash",),
         short=short,
     )
@@ -188,26 +194,29 @@ def compare(stage: Stage, case: Case) -> Cost:
     """All, round by round; what is computed must be the same each time."""
     cost = Cost([], [], [], case.relative, case.generations)
     first, full = dict[str, Any](), dict[str, Any]()
-    with contextlib.ExitStack() as outer:
-        managed = outer.enter_context(stages.daemon(stage))
-        if case.window:
-            outer.enter_context(_idle(managed))
-        ways = {"without": (stage, case.command(stage))}
-        ways["under"] = (managed, [*stages.run_as("alone"), *case.command(stage)])
+    with contextlib.ExitStack() as stack:
+        generations = [_ways(stack, stage, case) for _ in range(case.generations)]
         if case.short is not None:
-            ways["again"] = ways["without"]
-        for generation in range(case.generations):
+            told = [_started(stack, _turned(*found)) for found in enumerate(generations)]
+        for generation, ways in enumerate(generations):
             numbers = range(generation * case.rounds, (generation + 1) * case.rounds)
-            with contextlib.ExitStack() as stack:
-                if case.short is None:
-                    run = _afresh(ways)
-                else:
-                    run = _told(stack, _turned(ways, generation), case, full)
-                for way in (way for number in numbers for way in order(list(ways), number)):
-                    said = run[way]()
-                    _check(case, said, first)
-                    getattr(cost, way).append(case.value(said))
+            run = _afresh(ways) if case.short is None else _told(told[generation], case, full)
+            for way in (way for number in numbers for way in order(list(ways), number)):
+                said = run[way]()
+                _check(case, said, first)
+                getattr(cost, way).append(case.value(said))
     return cost
+
+
+def _ways(stack: contextlib.ExitStack, stage: Stage, case: Case) -> Ways:
+    managed = stack.enter_context(stages.daemon(stage))
+    if case.window:
+        stack.enter_context(_idle(managed))
+    ways = {"without": (stage, case.command(stage))}
+    ways["under"] = (managed, [*stages.run_as("alone"), *case.command(stage)])
+    if case.short is not None:
+        ways["again"] = ways["without"]
+    return ways
 
 
 @contextlib.contextmanager
@@ -239,18 +248,34 @@ def _afresh(ways: Ways) -> Runs:
     return {way: partial(run, *found) for way, found in ways.items()}
 
 
-def _turned(ways: Ways, generation: int) -> Ways:
+def _turned(generation: int, ways: Ways) -> Ways:
     """Each is the first to start in one generation: who is may matter."""
     by = generation % len(ways)
     return dict([*ways.items()][by:] + [*ways.items()][:by])
 
 
-def _told(stack: contextlib.ExitStack, ways: Ways, case: Case, first: dict[str, Any]) -> Runs:
+def _started(stack: contextlib.ExitStack, ways: Ways) -> dict[str, Told]:
+    """As many bytes of environment for each."""
+    lengths = {way: _environment(at, way == "under") for way, (at, _) in ways.items()}
+    programs = {}
+    for way, (at, command) in ways.items():
+        padding = "x" * (max(lengths.values()) - lengths[way])
+        programs[way] = Told(at, command, {**ALIKE, PADDING: padding})
+        stack.callback(programs[way].end)
+    return programs
+
+
+def _environment(at: Stage, managed: bool) -> int:
+    """How long it is."""
+    command = [*(stages.run_as("alone") if managed else []), "cat", "/proc/self/environ"]
+    return len(
+        subprocess.run(command, env=at.environment(), capture_output=True, check=True).stdout
+    )
+
+
+def _told(programs: dict[str, Told], case: Case, first: dict[str, Any]) -> Runs:
     """Each does its work at full length first, which is compared and does not count. From then on
     all are on the same CPU, for some are slower than others; no two of them work at once."""
-    programs = {way: Told(at, command, ALIKE) for way, (at, command) in ways.items()}
-    for program in programs.values():
-        stack.callback(program.end)
     wish = {"at": 0, "graph": False}
     for program in programs.values():
         program.heard(READY_S)
@@ -283,7 +308,7 @@ def measure(stage: Stage, quick: bool) -> Outcome:
         "PyTorch's processes are on one and the same CPU, two of them without Headway: its cost is "
         "against the mean of their two runs in the same round, and one by one against each. Below "
         "it, the second of them is against the first: what is found of no difference at all. Each "
-        "generation is of new processes; the interval takes all rounds for independent."
+        "generation is of other processes; the interval takes all rounds for independent."
     )
     return outcome
 
