@@ -36,10 +36,10 @@ def training(seconds: float) -> list[str]:
 
 def throughput() -> dict[str, tuple[list[str], dict[str, float]]]:
     """The programs as fast as they go, again and again, and what makes a short round of each."""
-    infer, train = inference(400, graph=False, period_ms=0), training(2.0)
+    infer, train = inference(400, graph=False, period_ms=0), training(2.5)
     return {
-        "PyTorch inference, eager": ([*infer, TOLD], {"requests": 50}),
-        "PyTorch training": ([*train, TOLD], {"seconds": 0.3}),
+        "PyTorch inference, eager": ([*infer, TOLD], {"requests": 15}),
+        "PyTorch training": ([*train, TOLD], {"seconds": 0.1}),
     }
 
 

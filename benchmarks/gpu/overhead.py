@@ -110,7 +110,7 @@ def _torch(title: str, command: list[str], short: Mapping[str, float], quick: bo
         lambda _: command,
         _each_ms,
         goal=0.01,
-        rounds=6,
+        rounds=12 if quick else 24,
         generations=1 if quick else 5,
         same=("hash",),
         short=short,
@@ -198,6 +198,8 @@ def compare(stage: Stage, case: Case) -> Cost:
         generations = [_ways(stack, stage, case) for _ in range(case.generations)]
         if case.short is not None:
             told = [_started(stack, _turned(*found)) for found in enumerate(generations)]
+            for program in (program for programs in told for program in programs.values()):
+                program.heard(READY_S)
         for generation, ways in enumerate(generations):
             numbers = range(generation * case.rounds, (generation + 1) * case.rounds)
             run = _afresh(ways) if case.short is None else _told(told[generation], case, full)
@@ -243,9 +245,19 @@ Ways = dict[str, tuple[Stage, list[str]]]
 
 def _afresh(ways: Ways) -> Runs:
     def run(at: Stage, command: list[str]) -> dict[str, Any]:
-        return at.together(command, seconds=60, start_s=0)[0]
+        everywhere = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, {_cpu()})
+        try:
+            return at.together(command, seconds=60, start_s=0)[0]
+        finally:
+            os.sched_setaffinity(0, everywhere)
 
     return {way: partial(run, *found) for way, found in ways.items()}
+
+
+def _cpu() -> int:
+    """The one that programs run on: some are slower than others."""
+    return max(os.sched_getaffinity(0))
 
 
 def _turned(generation: int, ways: Ways) -> Ways:
@@ -275,12 +287,11 @@ def _environment(at: Stage, managed: bool) -> int:
 
 def _told(programs: dict[str, Told], case: Case, first: dict[str, Any]) -> Runs:
     """Each does its work at full length first, which is compared and does not count. From then on
-    all are on the same CPU, for some are slower than others; no two of them work at once."""
+    all are on the same CPU; no two of them work at once."""
     wish = {"at": 0, "graph": False}
     for program in programs.values():
-        program.heard(READY_S)
         _check(case, program.go(60, json.dumps(wish)), first)
-        program.pin(max(os.sched_getaffinity(0)))
+        program.pin(_cpu())
     line = json.dumps({**wish, **(case.short or {})})
     return {way: partial(program.go, 60, line) for way, program in programs.items()}
 
@@ -305,7 +316,7 @@ def measure(stage: Stage, quick: bool) -> Outcome:
     outcome.tables.append(Table("", head, rows))
     outcome.notes.append(
         "The loop's checksum and PyTorch's outputs and losses: the same in every run, or it fails. "
-        "PyTorch's processes are on one and the same CPU, two of them without Headway: its cost is "
+        "All are on one and the same CPU. PyTorch has two processes without Headway: its cost is "
         "against the mean of their two runs in the same round, and one by one against each. Below "
         "it, the second of them is against the first: what is found of no difference at all. Each "
         "generation is of other processes; the interval takes all rounds for independent."
