@@ -93,9 +93,12 @@ def publish(costs: ctypes.CDLL, kind: int, ns: int, *, seen: int = 3) -> None:
     costs.hw_cost_publish(cost)
 
 
-def in_order(seed: int) -> list[int]:
+def published(costs: ctypes.CDLL, seed: int = 0) -> list[int]:
+    """Kinds of work in the order in which they became known, each with a cost of its own."""
     order = sorted(kinds(seed))
     random.Random(seed).shuffle(order)
+    for kind in order:
+        publish(costs, kind, kind % 997 + 1)
     return order
 
 
@@ -113,9 +116,7 @@ def found(costs: ctypes.CDLL, order: list[int]) -> tuple[list[int], int]:
 def test_what_follows_in_the_same_order_again_is_found_at_once(
     costs: ctypes.CDLL, seed: int
 ) -> None:
-    order = in_order(seed)
-    for kind in order:
-        publish(costs, kind, kind % 997 + 1)
+    order = published(costs, seed)
     assert found(costs, order) == ([kind % 997 + 1 for kind in order], 1)
 
 
@@ -123,9 +124,7 @@ def test_what_follows_in_the_same_order_again_is_found_at_once(
 def test_in_any_order_nearly_all_are_found_and_none_is_anothers(
     costs: ctypes.CDLL, seed: int
 ) -> None:
-    order = in_order(seed)
-    for kind in order:
-        publish(costs, kind, kind % 997 + 1)
+    order = published(costs, seed)
     random.Random(seed + 1).shuffle(order)
     costs_ns, _ = found(costs, order)
     assert all(ns in (0, kind % 997 + 1) for kind, ns in zip(order, costs_ns, strict=True))
@@ -133,10 +132,9 @@ def test_in_any_order_nearly_all_are_found_and_none_is_anothers(
 
 
 def test_a_cost_that_changes_is_the_new_one(costs: ctypes.CDLL) -> None:
-    order = in_order(0)
-    for ns in (5, 7):
-        for kind in order:
-            publish(costs, kind, ns)
+    order = published(costs)
+    for kind in order:
+        publish(costs, kind, 7)
     assert found(costs, order) == ([7] * KINDS, 1)
 
 
