@@ -18,7 +18,6 @@ import contextlib
 import json
 import os
 import statistics
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -29,16 +28,12 @@ from benchmarks.gpu import models, spread
 from benchmarks.gpu import stage as stages
 from benchmarks.gpu.results import Goal, Outcome, Table
 from benchmarks.gpu.stage import Failed, Stage
-from benchmarks.gpu.told import Told
+from benchmarks.gpu.told import Start, Told, start_alike
 from benchmarks.gpu.turns import order
 
 W4, W4_S = (20, 500), 0.5
 LAUNCHES, EVERY = 100_000, 1000
 READY_S = 120.0
-ALIKE = {"PYTHONHASHSEED": "0"}
-"""What can be made the same in processes that are compared."""
-PADDING = "PADDING"
-"""A variable that makes the environment longer."""
 TWICE = "(the same, twice without)"
 IDLE = """
 import headway, sys
@@ -214,8 +209,8 @@ def _ways(stack: contextlib.ExitStack, stage: Stage, case: Case) -> Ways:
     managed = stack.enter_context(stages.daemon(stage))
     if case.window:
         stack.enter_context(_idle(managed))
-    ways = {"without": (stage, case.command(stage))}
-    ways["under"] = (managed, [*stages.run_as("alone"), *case.command(stage)])
+    ways: Ways = {"without": (stage, [], case.command(stage))}
+    ways["under"] = (managed, stages.run_as("alone"), case.command(stage))
     if case.short is not None:
         ways["again"] = ways["without"]
     return ways
@@ -240,15 +235,15 @@ def _check(case: Case, said: dict[str, Any], first: dict[str, Any]) -> None:
 
 
 Runs = dict[str, Callable[[], dict[str, Any]]]
-Ways = dict[str, tuple[Stage, list[str]]]
+Ways = dict[str, Start]
 
 
 def _afresh(ways: Ways) -> Runs:
-    def run(at: Stage, command: list[str]) -> dict[str, Any]:
+    def run(at: Stage, before: Sequence[str], command: Sequence[str]) -> dict[str, Any]:
         everywhere = os.sched_getaffinity(0)
         os.sched_setaffinity(0, {_cpu()})
         try:
-            return at.together(command, seconds=60, start_s=0)[0]
+            return at.together([*before, *command], seconds=60, start_s=0)[0]
         finally:
             os.sched_setaffinity(0, everywhere)
 
@@ -267,22 +262,7 @@ def _turned(generation: int, ways: Ways) -> Ways:
 
 
 def _started(stack: contextlib.ExitStack, ways: Ways) -> dict[str, Told]:
-    """As many bytes of environment for each."""
-    lengths = {way: _environment(at, way == "under") for way, (at, _) in ways.items()}
-    programs = {}
-    for way, (at, command) in ways.items():
-        padding = "x" * (max(lengths.values()) - lengths[way])
-        programs[way] = Told(at, command, {**ALIKE, PADDING: padding})
-        stack.callback(programs[way].end)
-    return programs
-
-
-def _environment(at: Stage, managed: bool) -> int:
-    """How long it is."""
-    command = [*(stages.run_as("alone") if managed else []), "cat", "/proc/self/environ"]
-    return len(
-        subprocess.run(command, env=at.environment(), capture_output=True, check=True).stdout
-    )
+    return dict(zip(ways, start_alike(stack, list(ways.values())), strict=True))
 
 
 def _told(programs: dict[str, Told], case: Case, first: dict[str, Any]) -> Runs:

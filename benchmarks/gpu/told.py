@@ -16,6 +16,14 @@ from typing import Any
 
 from benchmarks.gpu.stage import Failed, Stage
 
+ALIKE = {"PYTHONHASHSEED": "0"}
+"""What can be made the same in processes that are compared."""
+PADDING = "PADDING"
+"""A variable that makes the environment longer."""
+
+Start = tuple[Stage, Sequence[str], Sequence[str]]
+"""Where, what goes before the program, and the program."""
+
 
 class Told:
     """A program, and what it has said so far."""
@@ -88,3 +96,23 @@ class Told:
             if pipe is not None:
                 with contextlib.suppress(BrokenPipeError):
                     pipe.close()
+
+
+def start_alike(stack: contextlib.ExitStack, starts: Sequence[Start]) -> list[Told]:
+    """Programs to be compared, with as many bytes of environment for each: with more or fewer of
+    them all that is on their stacks lies elsewhere, which may be a matter of some per cent."""
+    lengths = [_environment(at, before) for at, before, _ in starts]
+    programs = []
+    for (at, before, command), length in zip(starts, lengths, strict=True):
+        padding = {PADDING: "x" * (max(lengths) - length)}
+        programs.append(Told(at, [*before, *command], {**ALIKE, **padding}))
+        stack.callback(programs[-1].end)
+    return programs
+
+
+def _environment(at: Stage, before: Sequence[str]) -> int:
+    """How long it is."""
+    command = [*before, "cat", "/proc/self/environ"]
+    return len(
+        subprocess.run(command, env=at.environment(), capture_output=True, check=True).stdout
+    )

@@ -5,11 +5,13 @@ Do they see what they are there to see? Times mean nothing here: CPUs play three
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,7 +31,7 @@ from benchmarks.gpu import (
 from benchmarks.gpu import stage as stages
 from benchmarks.gpu.frameworks import PHASES, Program
 from benchmarks.gpu.stage import Failed, Stage
-from benchmarks.gpu.told import Told
+from benchmarks.gpu.told import Start, Told, start_alike
 from tests.integration import cuda
 
 pytestmark = pytest.mark.live
@@ -245,12 +247,13 @@ def test_a_program_with_a_window_has_somebody_more_important_beside_it(
 ) -> None:
     beside: list[list[str]] = []
 
-    def told(stage: Stage, command: list[str], env: dict[str, str]) -> Told:
-        if "run" in command:
-            beside.append([channel["priority"] for channel in stage.status()["channels"]])
-        return Told(stage, command, env)
+    def start(stack: contextlib.ExitStack, starts: Sequence[Start]) -> list[Told]:
+        for stage, before, _ in starts:
+            if before:
+                beside.append([channel["priority"] for channel in stage.status()["channels"]])
+        return start_alike(stack, starts)
 
-    monkeypatch.setattr(overhead, "Told", told)
+    monkeypatch.setattr(overhead, "start_alike", start)
     for window in (False, True):
         overhead.compare(stage, replace(case, window=window, rounds=1, generations=1))
     assert beside == [[], ["9"]]
