@@ -147,6 +147,14 @@ void hw_lanes_measure(void) {
     }
 }
 
+/* The first of those in flight is no more. */
+static struct batch *take_off(struct lane *lane) {
+    struct batch *b = &lane->ring[lane->first++ % BATCHES];
+    lane->count--;
+    lane->queued_ns -= b->sum.ns;
+    return b;
+}
+
 static void find_done(const struct lane *lane, struct batch *b, uint64_t now, bool exact) {
     if (b->begun) measure(lane, b);
     hw_batch_copy(&found[found_count++], b);
@@ -186,10 +194,9 @@ void hw_lanes_reap(uint64_t now) {
     for (uint32_t i = 0; i < hw.used; i++) {
         struct lane *lane = &hw.lanes[i];
         while (lane->count && is_done(lane, &lane->ring[lane->first % BATCHES])) {
-            struct batch *b = &lane->ring[lane->first++ % BATCHES];
+            struct batch *b = take_off(lane);
             exact = exact && !b->gated && is_soon(b, now);
             find_done(lane, b, now, exact);
-            lane->count--;
         }
         if (lane->gone && !lane->count) bury(lane);
     }
@@ -198,6 +205,7 @@ void hw_lanes_reap(uint64_t now) {
 }
 
 void hw_lane_send_off(struct lane *lane) {
+    lane->queued_ns += lane->open.sum.ns;
     hw_batch_copy(&lane->ring[(lane->first + lane->count++) % BATCHES], &lane->open);
     hw_batch_clear(&lane->open);
 }
@@ -252,8 +260,8 @@ bool hw_lane_has_pieces(const struct lane *lane) {
 }
 
 void hw_lane_is_done(struct lane *lane, uint64_t now) {
-    for (; lane->count; lane->count--) {
-        struct batch *b = &lane->ring[lane->first++ % BATCHES];
+    while (lane->count) {
+        struct batch *b = take_off(lane);
         say_done(lane, b);
         find_done(lane, b, now, false);
     }
@@ -323,9 +331,7 @@ void hw_lanes_reap_pieces(uint64_t now) {
                 hw_batch_copy(&measurable[measurables++].batch, b);
                 b->begun = b->ended = NULL;
             }
-            find_done(lane, b, now, false);
-            lane->first++;
-            lane->count--;
+            find_done(lane, take_off(lane), now, false);
         }
     }
     hw_lanes_book(now, false);

@@ -18,6 +18,12 @@
  * not while anything stands behind it: a mark there costs others up to a slice. */
 #define SLICE_NS 2000000u
 
+/* What is predicted of pieces in flight is off by so much, or by half of a piece that is long: by how much of the first
+ * one is left. */
+#define MARGIN_NS 250000u
+/* Further ahead of the GPU than this nobody is while long pieces count on when they will run. */
+#define AHEAD_NS 10000000u
+
 /* Pieces are measured one after the other where predictions are bad, and seldom where they are good. */
 static bool is_sampled(struct lane *lane) {
     if (++lane->unmeasured < hw.every) return false;
@@ -28,7 +34,37 @@ static bool is_sampled(struct lane *lane) {
 static void send_piece_off(struct lane *lane) {
     const struct batch *b = &lane->open;
     if (b->word == &hw.channel->page->closed[lane->slot]) hw.channel->page->ended[lane->slot] = b->seq;
+    lane->free_ns += b->sum.ns;
     hw_lane_send_off(lane);
+}
+
+/* When the GPU will have done what stands before the open piece, by what is predicted, and what it was seen to do: of
+ * the first piece in flight there is something left, and all if it has not begun. */
+static uint64_t free_at(struct lane *lane, uint64_t now) {
+    const struct batch *first = &lane->ring[lane->first % BATCHES];
+    uint64_t latest = now + lane->queued_ns, earliest = latest;
+    if (lane->count && (!first->gated || hw_is_begun(first))) earliest -= first->sum.ns;
+    if (lane->free_ns < earliest) lane->free_ns = earliest;
+    if (lane->free_ns > latest) lane->free_ns = latest;
+    return lane->free_ns;
+}
+
+static bool is_calm(void) { return hw.channel->daemon->calm_ns > hw.channel->daemon->window_ns; }
+
+/* How much may go before somebody more important is due, from when the next piece begins; 0: no more than a window. Its
+ * turn may be over before that, for a job that takes about so long; around that nothing is sure. */
+static uint64_t calm_for(struct lane *lane) {
+    const volatile struct hw_daemon_page *daemon = hw.channel->daemon;
+    uint64_t now = hw_now(), begins = free_at(lane, now), due = daemon->due_ns, period = daemon->period_ns;
+    uint64_t margin = daemon->calm_ns / 2 + MARGIN_NS;
+    if (now + margin > due) return 0;
+    if (!hw_turn_leased()) begins += daemon->job_ns;
+    if (begins + margin > due) {
+        if (!period || begins < due + margin) return 0;
+        begins += daemon->job_ns;
+        due += period;
+    }
+    return begins + margin < due ? due - margin - begins : 0;
 }
 
 /* What of the open piece the GPU has yet to do, as predicted: nothing is done before it was seen to have begun. */
@@ -47,6 +83,20 @@ static void take_time(struct lane *lane) {
     if (!b->begun || b->ended) return;
     b->starved |= !left_of(lane);
     lane->api->time(lane->key, &b->ended);
+}
+
+/* Whether other lanes have work, too: side by side it takes longer than predicted. */
+static bool is_beside_others(const struct lane *lane) {
+    for (uint32_t i = 0; i < hw.used; i++)
+        if (&hw.lanes[i] != lane && (hw.lanes[i].count || hw.lanes[i].open.works)) return true;
+    return false;
+}
+
+/* The piece that begins may be longer than a window if it is over before anybody comes. */
+static void widen(struct lane *lane) {
+    uint64_t calm = is_calm() && !is_beside_others(lane) ? calm_for(lane) : 0, most = hw.channel->daemon->calm_ns;
+    lane->widest_ns = calm;
+    lane->wide_ns = calm < most ? calm : most;
 }
 
 /* Room for another piece, and for that one's end: it must never be put off. */
@@ -77,6 +127,7 @@ static bool begin_piece(struct lane *lane, bool measured) {
     b->starved = starved;
     lane->left_ns = lane->added_ns = 0;
     lane->runs = false;
+    widen(lane);
     hw_turn_say_passed();
     if (measured) lane->api->time(lane->key, &b->begun);
     return true;
@@ -132,11 +183,15 @@ static bool begin_pieces(void) {
 
 /* The program is as far ahead as it may be. While the gate is closed that is no wonder; else it may be its own
  * doing. */
-static void wait_for_pieces(const struct lane *lane) {
+static bool is_ahead(struct lane *lane, uint64_t now) {
+    return !has_room(lane) || (is_calm() && lane->count && free_at(lane, now) > now + AHEAD_NS);
+}
+
+static void wait_for_pieces(struct lane *lane) {
     uint64_t since = hw_now(), before = hw.ended;
-    for (uint64_t now = since; !has_room(lane); now = hw_now()) {
+    for (uint64_t now = since; is_ahead(lane, now); now = hw_now()) {
         hw_lanes_reap(now);
-        if (has_room(lane)) return;
+        if (!is_ahead(lane, now)) return;
         if (!hw_turn_leased()) since = now;
         if (hw_turn_is_stuck(&since, &before, now) || !hw_gate_reach(hw.channel, now)) return;
         if (now - since > BROKEN_NS) hw_lanes_look_for_broken(now);
@@ -145,31 +200,31 @@ static void wait_for_pieces(const struct lane *lane) {
     }
 }
 
-/* Whether other lanes have work, too: side by side it takes longer than predicted. */
-static bool is_beside_others(const struct lane *lane) {
-    for (uint32_t i = 0; i < hw.used; i++)
-        if (&hw.lanes[i] != lane && (hw.lanes[i].count || hw.lanes[i].open.works)) return true;
-    return false;
+/* A program that is slower than the GPU has little in flight, however much went before: its piece goes on. */
+static uint64_t width_of(const struct lane *lane, uint64_t window) {
+    return lane->wide_ns > window ? lane->wide_ns : window;
 }
 
-/* A program that is slower than the GPU has little in flight, however much went before: its piece goes on. */
-static uint64_t longest_of(uint64_t window) { return STRETCH * window < LONGEST_NS ? STRETCH * window : LONGEST_NS; }
+static uint64_t longest_of(const struct lane *lane, uint64_t window) {
+    uint64_t longest = STRETCH * window < LONGEST_NS ? STRETCH * window : LONGEST_NS;
+    return lane->wide_ns < window || longest < lane->widest_ns ? longest : lane->widest_ns;
+}
 
 static bool can_stretch(const struct lane *lane, uint64_t window) {
-    return !lane->open.begun && lane->open.sum.ns < longest_of(window) && !is_beside_others(lane);
+    return !lane->open.begun && lane->open.sum.ns < longest_of(lane, window) && !is_beside_others(lane);
 }
 
 /* Nothing is added to a piece that has begun once the gate is closed; nor to one that is measured, in which the GPU must
  * not wait for work. */
 static bool fits(struct lane *lane, const struct hw_cost *cost, uint64_t window) {
     const struct batch *b = &lane->open;
-    uint64_t ns = hw_cost_of(cost, window), most = window + window / 8;
+    uint64_t ns = hw_cost_of(cost, window), width = width_of(lane, window), most = width + width / 8;
     if (!b->gated || b->unknown || (b->works && cost->seen < HW_KNOWN)) return false;
     if ((b->begun || !hw_turn_leased()) && hw_is_begun(b)) return false;
     if (!b->works || b->sum.ns + ns <= most) return true;
-    if (!can_stretch(lane, window)) return false;
+    if (!can_stretch(lane, width)) return false;
     uint64_t left = left_of(lane);
-    if (!left) most = 2 * window - 1; /* one group may be longer, if there is no other in flight */
+    if (!left) most = 2 * width - 1; /* one group may be longer, if there is no other in flight */
     return left + ns <= most;
 }
 
@@ -202,7 +257,7 @@ static void lend(struct lane *lane, uint64_t window) {
     const struct batch *b = &lane->open;
     uint32_t rate = tick_rate(), lease = __atomic_load_n(&hw.channel->daemon->lease, __ATOMIC_ACQUIRE);
     uint64_t most = window + window / 8, left = left_of(lane), longest = most;
-    if (lane->runs && can_stretch(lane, window)) longest = longest_of(window);
+    if (lane->runs && can_stretch(lane, window)) longest = longest_of(lane, window);
     if (b->begun || !rate || b->sum.ns >= longest || (most * rate >> 16) > UINT32_MAX) return;
     if ((lane->runs && !lease) || left >= most) return;
     hw.joined = lane;
@@ -222,19 +277,19 @@ static void lend(struct lane *lane, uint64_t window) {
  * which costs the GPU less, and until then its end is a prediction. */
 static enum hw_pass add_to_piece(struct lane *lane, struct hw_cost *cost, uint64_t window) {
     struct batch *b = &lane->open;
-    uint64_t ns = hw_cost_of(cost, window);
+    uint64_t ns = hw_cost_of(cost, window), width = width_of(lane, window);
     if (!b->works) b->issued_ns = lane->looked_ns = hw_now();
     b->unknown |= cost->seen < HW_KNOWN;
     if (b->begun) hw_cost_add(&b->sum, cost, ns); /* what took how long is only learned from measured ones */
     else b->sum.ns += ns;
     b->works++;
-    uint64_t longest = b->works == 1 ? window : hw.channel->page->piece_ns;
+    uint64_t longest = b->works == 1 ? width : hw.channel->page->piece_ns;
     hw.channel->page->piece_ns = ns > longest ? ns : longest;
     lane->added_ns += ns;
-    if (lane->added_ns > window / PARTS) left_of(lane);
-    if (b->unknown || (ns >= 2 * window && !is_left_alone(b))) return HW_ENDING;
+    if (lane->added_ns > width / PARTS) left_of(lane);
+    if (b->unknown || (ns >= 2 * width && !is_left_alone(b))) return HW_ENDING;
     if (!hw_cost_known(cost->signature, &hw_fast.next_cost)) hw_cost_publish(cost); /* others may have taken its place */
-    lend(lane, window);
+    lend(lane, width);
     return HW_GATED;
 }
 

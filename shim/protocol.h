@@ -71,6 +71,12 @@ struct hw_daemon_page {
     uint32_t waits;       /* the daemon knows that a turn is wanted: it need not be asked for again */
     uint32_t looks;       /* the daemon looks at the client's page all the time: who does not wait for an answer
                              need not say what can be seen there */
+    /* for pieces */
+    uint64_t calm_ns;   /* those that are over when somebody more important is due may be so long, rather than a window;
+                           0: none */
+    uint64_t due_ns;    /* when the next of them is */
+    uint64_t period_ns; /* and the one after that, so much later; 0: nobody knows */
+    uint64_t job_ns;    /* how long each has the GPU, about */
 };
 
 /* Written by the client. To the daemon it is a hint. */

@@ -6,7 +6,8 @@ page first and the holder's page is read after that; a holder that was about to 
 way round, so one of the two notices the other.
 
 What is on the GPU and what it costs is in online.py; how long a lease is kept in leases.py, and of
-programs that take turns in turns.py; how long ones are held back for regular jobs in holding.py.
+programs that take turns in turns.py; how long ones are held back for regular jobs in holding.py,
+and when pieces may be long in calm.py.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from headway.engine.core import Engine
 from headway.engine.model import Group, Lease
 from headway.live import leases, turns
+from headway.live.calm import Calm
 from headway.live.channel import Channel
 from headway.live.holding import HoldBack
 from headway.live.online import Online
@@ -41,6 +43,8 @@ class Bounds:
     """Whether a program may pass without asking at all; without, every group is asked for."""
     tick_ns: int | None = None
     """Decide only at multiples of this, as GERM does (TimeGraph §6.5); None: at every event."""
+    calm_ns: int = 0
+    """How long pieces may be that are over when somebody more important is due."""
 
 
 class Arbiter:
@@ -55,7 +59,10 @@ class Arbiter:
         self._turners: dict[Channel, None] = {}
         """Channels that take turns."""
         self._back = HoldBack(self._turners, self.online.channels)
+        self._calm = Calm(self._by_task.values(), bounds.calm_ns)
         self._looking = False
+        self._early: Channel | None = None
+        """Whose gate is open before it is decided on that."""
         self._due_ns: int | None = None
         """The tick at which what has changed is decided on."""
         self.grants = 0
@@ -79,6 +86,10 @@ class Arbiter:
         channel.task = None
         self.decide(now_ns)
 
+    def changed(self) -> None:
+        """Who is there, or how important they are."""
+        self._calm.tell()
+
     def heard(self, channel: Channel, message: Message, now_ns: int) -> None:
         """A message of a channel that has a task."""
         self.online.settle(now_ns)
@@ -88,7 +99,7 @@ class Arbiter:
             channel.asks = message.units or channel.asks
             self._close_gates(channel)
             self._submitted(channel, message, now_ns)
-            self._back.asked(channel, now_ns)
+            self._asked(channel, now_ns)
         elif message.type == COMPLETE:
             self._completed(channel, message, now_ns)
         elif message.type == RELEASE:
@@ -131,7 +142,7 @@ class Arbiter:
                 self.online.settle(now_ns)
                 self._close_gates(channel)
                 self._submit(channel, 0, now_ns)
-                self._back.asked(channel, now_ns)
+                self._asked(channel, now_ns)
             elif not busy and turns.rests(channel, pages):
                 channel.asks, changed = asks, True
                 self.online.settle(now_ns)
@@ -152,6 +163,23 @@ class Arbiter:
             less = holder.task is not None and holder.task.rank > task.rank
             if less and holder.turns and holder.leased and holder.pages is not None:
                 holder.pages.set_lease(False)
+
+    def _open_gate(self, channel: Channel, now_ns: int) -> None:
+        """Nor is the GPU to have nothing to do while it is decided on who is next after this one,
+        which is plain where nobody else is there. If it is another after all, its gate closes."""
+        entries, online = self.engine.queue.entries, self.online.channels
+        if not entries or len(online) != 1 or channel not in online:
+            return
+        first = self._by_task[entries[0][3].task.name]
+        if not first.turns or first.pages is None or self.bounds.tick_ns is not None:
+            return
+        self._back.hold(first, now_ns)
+        first.pages.open_early()
+        self._early = first
+
+    def _asked(self, channel: Channel, now_ns: int) -> None:
+        if self._back.asked(channel, now_ns):
+            self._calm.tell()
 
     def _submitted(self, channel: Channel, message: Message, now_ns: int) -> None:
         channel.asked = True
@@ -194,12 +222,14 @@ class Arbiter:
                 return  # it says so of the turn before
             # It had begun with the asking, and was done before the answer.
             self._withdraw(channel, now_ns)
+        if channel.turns and rests:
+            self._open_gate(channel, now_ns)
         if channel.leased:
             self._part(channel, now_ns)
         if not channel.turns or task.waiting is not None:  # or it has begun again meanwhile
             return
         if rests:
-            channel.job = None
+            self._back.rests(channel, now_ns)
             self.engine.rest(task, now_ns)
             self.engine.advance(now_ns)
             self._maybe_lease(channel, now_ns)
@@ -246,6 +276,9 @@ class Arbiter:
         while group is not None:
             self._let_go(group, now_ns)
             group = self.engine.dispatch(now_ns)
+        if self._early is not None and not self._early.leased and self._early.pages is not None:
+            self._early.pages.set_lease(False)
+        self._early = None
         self.online.set_bounds(now_ns)
         turns.set_at_once(self._turners, self.online.channels)
         if self.bounds.tick_ns is None:

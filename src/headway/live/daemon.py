@@ -353,6 +353,7 @@ class Daemon:
     def set_splits(self) -> None:
         """Who is there has changed, or what they may do."""
         self._splits.set(self.channels.values())
+        self.arbiter.changed()
 
     def show(self, tasks: Collection[Task]) -> None:
         """A person looks at these now."""

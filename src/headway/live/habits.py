@@ -11,6 +11,8 @@ from statistics import median_low
 
 SEEN = 8
 """So many intervals make a habit."""
+RECENT = 3
+"""So many of them tell whether a job was late."""
 SHORTEST_NS = 2_000_000
 LONGEST_NS = 1_000_000_000
 """Periods between these are worth knowing."""
@@ -34,8 +36,13 @@ class Habit:
         self.due_ns: int | None = None
         """When the next job should begin, if they are regular."""
         self.lead_ns = 0
+        self.period_ns = 0
+        """What lies between two of them then."""
         self._last_ns: int | None = None
+        self._late_ns = 0
+        """By how much the last job was later than those just before it let expect."""
         self._intervals: deque[int] = deque(maxlen=SEEN)
+        self._lengths: deque[int] = deque(maxlen=SEEN)
 
     def began(self, now_ns: int) -> None:
         """A job did."""
@@ -43,8 +50,33 @@ class Habit:
             self._intervals.append(now_ns - self._last_ns)
         self._last_ns = now_ns
         period_ns = self._period_ns()
+        self._late_ns = 0 if period_ns is None else self._lateness_ns(period_ns)
         self.due_ns = None if period_ns is None else now_ns + period_ns
+        self.period_ns = period_ns or 0
         self.lead_ns = 0 if period_ns is None else min(LEAD_NS, period_ns // LEAD_PART)
+
+    def ended(self, now_ns: int) -> None:
+        """The job that began last did."""
+        if self._last_ns is not None:
+            self._lengths.append(now_ns - self._last_ns)
+
+    @property
+    def soonest_ns(self) -> int | None:
+        """When the next job should begin if the last was late and it is not, as where a program
+        looks at the clock."""
+        return None if self.due_ns is None else self.due_ns - self._late_ns
+
+    def _lateness_ns(self, period_ns: int) -> int:
+        late_ns, times = 0, 0
+        for interval_ns in list(self._intervals)[-RECENT:][::-1]:
+            times += interval_ns - period_ns
+            late_ns = max(late_ns, times)
+        return late_ns
+
+    @property
+    def job_ns(self) -> int:
+        """How long a job takes, mostly."""
+        return median_low(self._lengths) if self._lengths else 0
 
     def _period_ns(self) -> int | None:
         """The longest and the shortest do not count: one late job makes one of each."""

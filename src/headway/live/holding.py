@@ -31,15 +31,20 @@ class HoldBack:
         self.next_ns: int | None = None
         """As of the last review: when somebody has to be held back, or no longer."""
 
-    def asked(self, channel: Channel, now_ns: int) -> None:
-        """It asks for a turn: a job begins, unless it is in the middle of one."""
-        if not channel.turns or channel.pages is None:
-            return
-        jobs = channel.pages.jobs
-        if channel.job != jobs:
-            channel.job = jobs
-            channel.habit = channel.habit or Habit()
-            channel.habit.began(now_ns)
+    def asked(self, channel: Channel, now_ns: int) -> bool:
+        """It asks for a turn: does a job begin, or is it in the middle of one?"""
+        if not channel.turns or channel.pages is None or channel.job == channel.pages.jobs:
+            return False
+        channel.job = channel.pages.jobs
+        channel.habit = channel.habit or Habit()
+        channel.habit.began(now_ns)
+        return True
+
+    def rests(self, channel: Channel, now_ns: int) -> None:
+        """The job is over."""
+        if channel.job is not None and channel.habit is not None:
+            channel.habit.ended(now_ns)
+        channel.job = None
 
     def review(self, now_ns: int) -> None:
         """Close and open the gates of those who have the GPU."""
@@ -74,9 +79,11 @@ class HoldBack:
 
 def _is_long(holder: Channel) -> bool:
     """Its pieces are, or were when it last had some: between two jobs it is at rest for a moment,
-    and must not begin with the next one then either."""
-    assert holder.pages is not None
-    return holder.pages.piece_ns > max(2 * holder.pages.window_ns, LONG_NS)
+    and must not begin with the next one then either. Those that are long because nobody is due are
+    over by then."""
+    pages = holder.pages
+    assert pages is not None
+    return pages.piece_ns > max(2 * pages.window_ns, pages.calm_ns, LONG_NS)
 
 
 def _may_take_turn_of(holder: Channel, other: Channel) -> bool:

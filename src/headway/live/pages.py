@@ -49,6 +49,7 @@ _WANTED = 48
 _AT_ONCE = 52
 _WAITS = 56
 _LOOKS = 60
+_CALM = 64
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
@@ -90,13 +91,25 @@ def _map(fd: int, protection: int) -> int:
 class _Words:
     """Words that only clients use that take turns: there may be a thousand of the others."""
 
-    __slots__ = ("asks", "at_once", "gated", "jobs", "looks", "open", "piece", "waits", "wanted")
+    __slots__ = (
+        "asks",
+        "at_once",
+        "calm",
+        "gated",
+        "jobs",
+        "looks",
+        "open",
+        "piece",
+        "waits",
+        "wanted",
+    )
 
     def __init__(self, daemon: int, client: int) -> None:
         self.at_once = ctypes.c_uint32.from_address(daemon + _AT_ONCE)
         self.wanted = ctypes.c_uint32.from_address(daemon + _WANTED)
         self.waits = ctypes.c_uint32.from_address(daemon + _WAITS)
         self.looks = ctypes.c_uint32.from_address(daemon + _LOOKS)
+        self.calm = (ctypes.c_uint64 * 4).from_address(daemon + _CALM)
         self.asks = ctypes.c_uint32.from_address(client + _ASKS)
         self.jobs = ctypes.c_uint64.from_address(client + JOBS_AT)
         self.gated = ctypes.c_uint32.from_address(client + GATED_AT)
@@ -175,6 +188,16 @@ class Pages:
     def window_ns(self) -> int:
         return self._window.value if self._daemon else 0
 
+    def set_calm(self, calm_ns: int, due_ns: int, period_ns: int, job_ns: int) -> None:
+        """Pieces that are over when somebody more important is due may be so long, rather than a
+        window; 0: none. The one after that is due so much later, and each takes so long."""
+        if self._daemon:
+            self._words.calm[:] = [calm_ns, due_ns, period_ns, job_ns]
+
+    @property
+    def calm_ns(self) -> int:
+        return self._words.calm[0] if self._daemon else 0
+
     def set_deadline(self, deadline_ns: int) -> None:
         if self._daemon:
             self._deadline.value = deadline_ns
@@ -202,6 +225,11 @@ class Pages:
                 self._turns.open.value = self._is_open
             with _fence:
                 pass
+
+    def open_early(self) -> None:
+        """Pieces may begin, unless they are held back: a lease will follow at once."""
+        if self._daemon and not self._held:
+            self._words.open.value = 1
 
     def hold_back(self, on: bool) -> None:
         """Whether pieces wait though there is a lease; it counts for the next one, too, until

@@ -18,6 +18,11 @@ from headway.view.errors import UserError
 @click.option("--split", default="0.5ms", show_default=True, help="Split groups above this.")
 @click.option("--window", default="0.2ms", show_default=True, help="CUDA or OpenCL work at a time.")
 @click.option(
+    "--calm-window",
+    default="0ms",
+    help="The same while nobody more important is due; 0ms: no more.",
+)
+@click.option(
     "--spin", default="0ms", show_default=True, help="Poll so long after such programs ask."
 )
 @click.option("--holdoff", default="2ms", show_default=True, help="Keep an idle GPU so long.")
@@ -50,6 +55,7 @@ def command(
     spec_file: str | None,
     split: str,
     window: str,
+    calm_window: str,
     spin: str,
     holdoff: str,
     no_leases: bool,
@@ -77,7 +83,7 @@ def command(
 
     durations_ns = {}
     given = {"--split": split, "--window": window, "--holdoff": holdoff, "--tick": tick}
-    given["--spin"] = spin
+    given |= {"--calm-window": calm_window, "--spin": spin}
     for option, text in given.items():
         try:
             if text is not None:
@@ -90,6 +96,10 @@ def command(
         raise UserError(f"--metrics: {error}") from None
     if durations_ns.get("--tick") == 0:
         raise UserError(f"--tick: found {tick!r}, expected a duration above zero, such as 1ms")
+    if 0 < durations_ns["--calm-window"] < durations_ns["--window"]:
+        raise UserError(
+            f"--calm-window: found {calm_window!r}, expected 0ms or no less than --window, {window}"
+        )
     # Before this process goes ahead of others: the one that writes must not.
     writer = None if trace is None else start_writer(trace)
     device = launcher.device_cpu() if software_gpu else None
@@ -112,7 +122,11 @@ def command(
                 window_ns=durations_ns["--window"],
                 spin_ns=durations_ns["--spin"],
                 holdoff_ns=durations_ns["--holdoff"],
-                bounds=Bounds(leases=not no_leases, tick_ns=durations_ns.get("--tick")),
+                bounds=Bounds(
+                    leases=not no_leases,
+                    tick_ns=durations_ns.get("--tick"),
+                    calm_ns=durations_ns["--calm-window"],
+                ),
                 until_idle=until_idle,
                 software_gpu=device,
                 mps=mps,
