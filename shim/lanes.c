@@ -201,8 +201,10 @@ void hw_lanes_reap(uint64_t now) {
         if (lane->gone && !lane->count) bury(lane);
     }
     hw_lanes_book(now, exact);
-    looked_ns = now;
+    __atomic_store_n(&looked_ns, now, __ATOMIC_RELAXED);
 }
+
+uint64_t hw_lanes_looked(void) { return __atomic_load_n(&looked_ns, __ATOMIC_RELAXED); }
 
 void hw_lane_send_off(struct lane *lane) {
     lane->queued_ns += lane->open.sum.ns;

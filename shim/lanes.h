@@ -78,6 +78,8 @@ void hw_lane_send_off(struct lane *lane);
 void hw_lanes_reap(uint64_t now);
 /* The same for pieces alone, without asking the driver anything. */
 void hw_lanes_reap_pieces(uint64_t now);
+/* When it was last looked; no lock is needed. */
+uint64_t hw_lanes_looked(void);
 void hw_lanes_measure(void);
 void hw_lane_is_done(struct lane *lane, uint64_t now);
 void hw_lanes_book(uint64_t now, bool exact);

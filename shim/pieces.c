@@ -12,6 +12,8 @@
 #define LONGEST_NS 2000000u
 /* Ticks are measured over so long a time at least. */
 #define RATE_NS 10000000u
+/* Who looked at its pieces so long ago may not do it again soon. */
+#define BOOKS_NS 2000000u
 /* What is in flight is looked at after each such part of a window. */
 #define PARTS 8
 /* The GPU's own time slice. Work that takes longer is interrupted for others, and at once if its slice is over, but
@@ -228,9 +230,9 @@ static bool fits(struct lane *lane, const struct hw_cost *cost, uint64_t window)
     return left + ns <= most;
 }
 
-/* The program may be far ahead and say nothing for long: its books are kept for it. */
-static void keep_books(void) {
-    if (pthread_mutex_trylock(&hw.lock)) return;
+/* The program may be far ahead and say nothing for long: its books are kept for it, unless it did so just now. */
+static bool keep_books(void) {
+    if (hw_now() - hw_lanes_looked() < BOOKS_NS || pthread_mutex_trylock(&hw.lock)) return false;
     hw_lanes_reap_pieces(hw_now());
     bool waits = false;
     for (uint32_t i = 0; i < HW_LANES && hw.channel->page; i++)
@@ -238,6 +240,7 @@ static void keep_books(void) {
     hw_turn_say_passed();
     if (waits) hw_turn_ask_again(); /* whatever went wrong, nothing is to wait for a turn that nobody knows of */
     pthread_mutex_unlock(&hw.lock);
+    return true;
 }
 
 /* How fast ticks go, once it is known: measured against the clock over the time since this was first asked. */

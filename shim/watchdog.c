@@ -7,32 +7,35 @@
 
 /* How often it looks whether the daemon is alive; that one ended it learns at once. */
 #define LOOK_MS 50
-/* How often books are kept. */
+/* How often books are kept, and how often it looks whether the program still does that itself: each look takes the CPU
+ * from somebody, and what it looks at from the program's caches. */
 #define BOOKS_MS 2
+#define ACTIVE_MS 10
 #define STACK 65536
 
 static struct hw_channel *_Atomic guarded;
-static void (*books)(void);
+static bool (*books)(void);
 
 /* No lock is waited for here, and nothing is asked of the driver: whatever hangs there, this must not. Pages of such
  * channels stay mapped. */
 static void *watch(void *unused) {
     (void)unused;
+    bool kept = true;
     for (;;) {
         struct hw_channel *c = guarded;
         struct pollfd p = {.fd = c->fd, .events = POLLRDHUP};
         volatile struct hw_client_page *page = c->page;
         bool pieces = page && page->gated;
-        int found = poll(&p, 1, pieces ? BOOKS_MS : LOOK_MS);
+        int found = poll(&p, 1, !pieces ? LOOK_MS : kept ? BOOKS_MS : ACTIVE_MS);
         bool over = found > 0 && p.revents & (POLLRDHUP | POLLHUP | POLLERR);
         if (page && (over || hw_gate_is_silent(c))) __atomic_store_n(&page->open, 1, __ATOMIC_SEQ_CST);
-        if (pieces) books();
+        kept = !pieces || books();
         if (found) nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000}, NULL);
     }
     return NULL;
 }
 
-bool hw_watchdog_start(struct hw_channel *channel, void (*keep_books)(void)) {
+bool hw_watchdog_start(struct hw_channel *channel, bool (*keep_books)(void)) {
     if (guarded) return true;
     books = keep_books;
     guarded = channel;

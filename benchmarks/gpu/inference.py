@@ -29,17 +29,17 @@ AGAIN = replace(stages.TIME_SLICED, title="time-sliced, once more")
 """What two pairs of processes differ by, and half of what the others are compared with."""
 
 
-def _calm(way: Way) -> Way:
-    """Training meets fewer gates while no request is due."""
-    options = (*way.options, "--calm-window", "1ms")
-    return replace(way, title=f"{way.title}, calm 1 ms", options=options)
+def _wider(way: Way, window: str, calm: str) -> Way:
+    """Requests can bear to wait for longer, and training meets fewer gates."""
+    options = (*way.options, "--window", window, "--calm-window", calm)
+    return replace(way, title=f"{way.title}, window {window}, calm {calm}", options=options)
 
 
 OURS = (
     stages.OVERLAP,
-    _calm(stages.OVERLAP),
+    _wider(stages.OVERLAP, "0.5ms", "2ms"),
     stages.OVERLAP_MPS,
-    _calm(stages.OVERLAP_MPS),
+    _wider(stages.OVERLAP_MPS, "1ms", "2ms"),
 )
 WAYS = (stages.TIME_SLICED, stages.MPS, *OURS, AGAIN)
 QUICK = (stages.TIME_SLICED, stages.OVERLAP)
@@ -53,11 +53,11 @@ HOW = (
     "Of time-sliced: the median over all rounds, against each of the two time-sliced ways in the "
     "same round. Undisturbed: the upper quartile of a way's rounds against the mean of theirs; all "
     "that disturbs a round makes it slower. All processes that train are on one CPU, all others on "
-    "another; each has as many bytes of environment."
+    "another, daemons on a third; each process has as many bytes of environment."
 )
 
-FAR = 4
-"""CPUs this far from each other are hardly two of one core."""
+CPUS = {"daemon": 2, "inference": 5, "training": -1}
+"""Far enough from each other not to be of one core; where there are fewer, the last."""
 
 Pair = tuple[Told, Told]
 Row = dict[str, list[dict[str, Any]]]
@@ -109,22 +109,26 @@ def measure(stage: Stage, quick: bool) -> Outcome:
 
 def _started(stack: contextlib.ExitStack, stage: Stage, ways: tuple[Way, ...]) -> dict[str, Pair]:
     infer = [*models.inference(0, graph=True), models.TOLD]  # how much, each line says
-    train = [*models.training(0), models.TOLD]
+    train = [*models.training(0, models.BESIDE), models.TOLD]
     starts: list[Start] = []
     beside = stack.enter_context(stages.mps(stage)) if any(way.mps for way in ways) else stage
     for way in ways:
         at = beside if way.mps else stage
         if way.policy is not None:
-            at = stack.enter_context(stages.daemon(at, *way.options))
+            at = stack.enter_context(stages.daemon(at, *way.options, "--cpu", str(_cpu("daemon"))))
         starts += [(at, way.important(), infer), (at, way.greedy(), train)]
     programs = start_alike(stack, starts)
-    cpus = sorted(os.sched_getaffinity(0))
     pairs = list(zip(programs[::2], programs[1::2], strict=True))
     for pair in pairs:
-        for program, cpu in zip(pair, (cpus[-FAR:][0], cpus[-1]), strict=True):
+        for program, what in zip(pair, ("inference", "training"), strict=True):
             program.heard(READY_S)
-            program.pin(cpu)
+            program.pin(_cpu(what))
     return {way.title: pair for way, pair in zip(ways, pairs, strict=True)}
+
+
+def _cpu(what: str) -> int:
+    cpus = sorted(os.sched_getaffinity(0))
+    return cpus[CPUS[what] if CPUS[what] < len(cpus) else -1]
 
 
 def _rounds(kind: Kind, pairs: dict[str, Pair]) -> Rows:
