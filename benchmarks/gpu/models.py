@@ -1,8 +1,8 @@
 """The two PyTorch programs of examples/, and the sizes they are measured with.
 
-On an H200 inference with a CUDA graph then takes about 1.1 ms and a training step about 28 ms, which
-is also what a CPU needs to send it. Beside inference a step takes about 40 ms, so that it is the GPU
-that counts: CPUs there are a third slower in some seconds than in others.
+On an H200 inference with a CUDA graph then takes about 1.1 ms and a training step about 28 ms,
+which is also what a CPU needs to send it. Beside inference a step takes about 40 ms, so that it is
+the GPU that counts: CPUs there are a third slower in some seconds than in others.
 """
 
 from __future__ import annotations
