@@ -12,12 +12,16 @@
 #define STUCK_AT_MOST_NS 1000000000ull
 /* The same where the program is known to hold work back, or was found out to. */
 #define HELD_NS 1000000ull
-#define MEASURABLE (4 * BATCHES)
+#define MEASURABLE 256
+/* The pace of pieces follows by such a part what is seen in such a time. */
+#define PACE_PART 4
+#define PACED_NS 5000000u
+#define SLOWEST 1536
 /* Events cost about as much as a gate does: one of so many pieces is measured as long as predictions are good. */
 #define SELDOM 64
 #define NEVER_MIND_NS 5000u
 
-struct hw_turns hw = {.lock = PTHREAD_MUTEX_INITIALIZER, .every = 1};
+struct hw_turns hw = {.lock = PTHREAD_MUTEX_INITIALIZER, .every = 1, .pace = 1024};
 
 static uint64_t looked_ns, stuck_at; /* the second: how much was done when nothing more got done */
 static bool stuck;
@@ -94,6 +98,21 @@ static bool ran_all_the_time(void) {
     return all;
 }
 
+/* How much longer than predicted pieces take that follow each other: that of a few of them says little, for it is seen
+ * at times when others are in the middle of something. */
+static void keep_pace(uint64_t took, uint64_t cost, bool follows) {
+    static uint64_t took_so_far, cost_so_far;
+    static bool before; /* else when the last ones were done is a guess */
+    took_so_far = follows && before ? took_so_far + took : 0;
+    cost_so_far = follows && before ? cost_so_far + cost : 0;
+    before = follows;
+    if (cost_so_far < PACED_NS) return;
+    uint64_t pace = took_so_far * 1024 / cost_so_far;
+    pace = pace < SLOWEST / 2 ? SLOWEST / 2 : pace > SLOWEST ? SLOWEST : pace;
+    hw.pace = (uint32_t)((hw.pace * (PACE_PART - 1) + pace) / PACE_PART);
+    took_so_far = cost_so_far = 0;
+}
+
 /* They ran from max(submit, previous finish) to now, so lanes side by side are counted once. What each
  * of them took is not seen when they are found together: it is shared out as it was predicted. */
 void hw_lanes_book(uint64_t now, bool exact) {
@@ -115,6 +134,7 @@ void hw_lanes_book(uint64_t now, bool exact) {
         hw.flight_ns -= b->sum.ns < hw.flight_ns ? b->sum.ns : hw.flight_ns;
     }
     bool gated = found[0].gated, all = ran_all_the_time();
+    if (gated) keep_pace(took, cost, all && follows);
     uint64_t ran = exact || (gated && all) || took < cost ? took : cost;
     if (hw.channel->page) hw.channel->page->used_ns += ran;
     /* Pieces are looked at late: when the last one was probably done is where the next began. */
@@ -254,9 +274,9 @@ static void say_done(const struct lane *lane, struct batch *b) {
 bool hw_lane_has_pieces(const struct lane *lane) {
     if (__atomic_load_n(&lane->passing, __ATOMIC_ACQUIRE) || __atomic_load_n(&hw_fast.joining, __ATOMIC_SEQ_CST)) return true;
     if (lane->open.gated && !hw_is_begun(&lane->open)) return true;
-    for (uint32_t i = 0; i < lane->count; i++) {
+    for (uint32_t i = lane->count; i-- > 0;) {
         const struct batch *b = &lane->ring[(lane->first + i) % BATCHES];
-        if (b->gated && !hw_is_written(b)) return true;
+        if (b->gated) return !hw_is_written(b); /* those before it are done when it is */
     }
     return false;
 }

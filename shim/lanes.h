@@ -10,8 +10,9 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Batches of one lane that are in flight. */
-#define BATCHES 64
+/* Batches of one lane that are in flight: a program is to be as far ahead of the GPU as its driver lets it, or the GPU
+ * waits when the program is kept from its work for a moment. NVIDIA's lets it be ahead by about a thousand groups. */
+#define BATCHES 512
 /* A mark that takes longer may never come. */
 #define BROKEN_NS 5000000u
 
@@ -60,6 +61,7 @@ extern struct hw_turns {
     uint64_t ended; /* batches done so far */
     bool asking;    /* a thread waits for a turn */
     uint32_t every; /* of so many pieces one is measured */
+    uint32_t pace;  /* what pieces take, gates and all, in 1024ths of what is predicted of them */
     uint32_t used;  /* of the lanes; looking at all of them would be slow */
     struct lane *joined; /* whose piece others may join, */
     int64_t lent;        /* and for how much there was room */

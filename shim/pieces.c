@@ -20,11 +20,12 @@
  * not while anything stands behind it: a mark there costs others up to a slice. */
 #define SLICE_NS 2000000u
 
-/* What is predicted of pieces in flight is off by so much, or by half of a piece that is long: by how much of the first
- * one is left. */
+/* When a piece will run is known to so much, and half of a long piece, for of the first in flight nobody knows how much
+ * is left, and such a part of what stands before it. */
 #define MARGIN_NS 250000u
+#define MARGIN_PART 16
 /* Further ahead of the GPU than this nobody is while long pieces count on when they will run. */
-#define AHEAD_NS 10000000u
+#define AHEAD_NS 20000000u
 
 /* Pieces are measured one after the other where predictions are bad, and seldom where they are good. */
 static bool is_sampled(struct lane *lane) {
@@ -33,10 +34,12 @@ static bool is_sampled(struct lane *lane) {
     return true;
 }
 
+static uint64_t at_pace(uint64_t ns) { return ns * hw.pace / 1024; }
+
 static void send_piece_off(struct lane *lane) {
     const struct batch *b = &lane->open;
     if (b->word == &hw.channel->page->closed[lane->slot]) hw.channel->page->ended[lane->slot] = b->seq;
-    lane->free_ns += b->sum.ns;
+    lane->free_ns += at_pace(b->sum.ns);
     hw_lane_send_off(lane);
 }
 
@@ -44,8 +47,8 @@ static void send_piece_off(struct lane *lane) {
  * the first piece in flight there is something left, and all if it has not begun. */
 static uint64_t free_at(struct lane *lane, uint64_t now) {
     const struct batch *first = &lane->ring[lane->first % BATCHES];
-    uint64_t latest = now + lane->queued_ns, earliest = latest;
-    if (lane->count && (!first->gated || hw_is_begun(first))) earliest -= first->sum.ns;
+    uint64_t latest = now + at_pace(lane->queued_ns), earliest = latest;
+    if (lane->count && (!first->gated || hw_is_begun(first))) earliest -= at_pace(first->sum.ns);
     if (lane->free_ns < earliest) lane->free_ns = earliest;
     if (lane->free_ns > latest) lane->free_ns = latest;
     return lane->free_ns;
@@ -53,20 +56,18 @@ static uint64_t free_at(struct lane *lane, uint64_t now) {
 
 static bool is_calm(void) { return hw.channel->daemon->calm_ns > hw.channel->daemon->window_ns; }
 
-/* How much may go before somebody more important is due, from when the next piece begins; 0: no more than a window. Its
- * turn may be over before that, for a job that takes about so long; around that nothing is sure. */
+/* How much may go before somebody more important is due, from when the next piece begins; 0: no more than a window.
+ * Before it begins others may come and go, for about so long each; around that nothing is sure. */
 static uint64_t calm_for(struct lane *lane) {
     const volatile struct hw_daemon_page *daemon = hw.channel->daemon;
-    uint64_t now = hw_now(), begins = free_at(lane, now), due = daemon->due_ns, period = daemon->period_ns;
-    uint64_t margin = daemon->calm_ns / 2 + MARGIN_NS;
-    if (now + margin > due) return 0;
-    if (!hw_turn_leased()) begins += daemon->job_ns;
-    if (begins + margin > due) {
+    uint64_t now = hw_now(), begins = free_at(lane, now);
+    uint64_t due = daemon->due_ns, period = daemon->period_ns, job = daemon->job_ns;
+    uint64_t margin = daemon->calm_ns / 2 + MARGIN_NS + (begins - now) / MARGIN_PART;
+    if (now > due || job >= period) period = 0;
+    if (!hw_turn_leased()) begins += job;
+    for (; begins + margin > due; begins += job, due += period)
         if (!period || begins < due + margin) return 0;
-        begins += daemon->job_ns;
-        due += period;
-    }
-    return begins + margin < due ? due - margin - begins : 0;
+    return due - margin - begins;
 }
 
 /* What of the open piece the GPU has yet to do, as predicted: nothing is done before it was seen to have begun. */

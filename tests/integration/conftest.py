@@ -59,8 +59,16 @@ def window() -> str:
 
 
 @pytest.fixture
-def managed(gpu: cuda.Gpu, tmp_path: Path, spin: str, window: str) -> Iterator[cuda.Managed]:
-    """The same, with a daemon that decides who uses it."""
-    options = ("--spin", spin, "--window", window)
+def calm() -> str:
+    """The same while nobody more important is due."""
+    return "0ms"
+
+
+@pytest.fixture
+def managed(
+    gpu: cuda.Gpu, tmp_path: Path, spin: str, window: str, calm: str
+) -> Iterator[cuda.Managed]:
+    """The GPU with a daemon that decides who uses it."""
+    options = ("--spin", spin, "--window", window, "--calm-window", calm)
     with cuda.managed(gpu, tmp_path / "run", *options) as made:
         yield made

@@ -110,6 +110,10 @@ class Client:
     def release(self) -> None:
         self.send(RELEASE)
 
+    def rest(self) -> None:
+        """Of one that takes turns: it has nothing more to do for now."""
+        self.socket.send(build_message(Message(RELEASE, self.seq, frame=True)))
+
     def withdraw(self) -> None:
         self.send(WITHDRAW)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import statistics
 import threading
 import time
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(60)]
 LOWEST, LOW = ("--priority", "0"), ("--priority", "1")
 SPINS = pytest.mark.parametrize("spin", ["0ms", "20ms"])
 LAUNCHES = 20
-"""Each may be a piece of its own, and 64 of them may wait."""
+"""Each may be a piece of its own."""
 LEARNED = 8
 """What a kernel takes is known once it was seen so often."""
 
@@ -256,6 +257,80 @@ def learned(managed: cuda.Managed, log: Path, us: int, *options: str) -> cuda.Pr
     for _ in range(LEARNED):
         assert program.do(f"series {us} 1", "right") == ["series 0", "bad 0"]
     return program
+
+
+# -- how far ahead -----------------------------------------------------------------------------
+
+
+def test_a_program_is_as_far_ahead_of_its_turn_as_its_driver_lets_it(
+    managed: cuda.Managed, log: Path
+) -> None:
+    """Or the GPU would wait for it when it is kept from its work for a moment. Each of these is a
+    piece."""
+    low = learned(managed, log, SHORT_US)
+    before = len(kernels(log, low))
+    with closed_gate(managed):
+        assert low.do(f"series {SHORT_US} 400") == ["series 0"]
+        assert len(kernels(log, low)) == before
+    assert low.do("right") == ["bad 0"]
+    assert len(kernels(log, low)) == before + 400
+
+
+# -- somebody regular --------------------------------------------------------------------------
+
+PERIOD_S, JOB_S, CALM_S = 0.04, 0.002, 0.005
+
+
+@contextlib.contextmanager
+def regular(managed: cuda.Managed) -> Iterator[list[float]]:
+    """Somebody more important comes every so often, for a moment: how long it had to wait."""
+    over = threading.Event()
+    waits: list[float] = []
+
+    def come_and_go(client: Client) -> None:
+        due_s = time.monotonic()
+        while not over.is_set():
+            due_s += PERIOD_S
+            time.sleep(max(0.0, due_s - time.monotonic()))
+            since_s = time.monotonic()
+            client.set_busy(True)
+            client.submit()
+            client.wait_grant()
+            waits.append(time.monotonic() - since_s)
+            time.sleep(JOB_S)
+            client.set_busy(False)
+            client.rest()
+
+    with rival(managed) as client:
+        client.send(TURNS)
+        thread = threading.Thread(target=come_and_go, args=(client,))
+        thread.start()
+        try:
+            yield waits
+        finally:
+            over.set()
+            thread.join(PATIENCE_S)
+
+
+@pytest.mark.parametrize("calm", [f"{CALM_S * 1000:g}ms"])
+def test_while_nobody_is_due_pieces_are_long_and_who_comes_does_not_wait_for_them(
+    managed: cuda.Managed, log: Path
+) -> None:
+    """Of kernels that take as long as a window each is a piece of its own; while it is known that
+    nobody comes, many are one. Whoever came at any time would wait for half of such a piece. A
+    machine that is busy with other things makes jobs irregular: then it is tried again."""
+    low = learned(managed, log, SHORT_US)
+    with regular(managed) as waits:
+        for _ in range(20):
+            before, came = len(done(log, low)), len(waits)
+            assert low.do(f"series {SHORT_US} 1000", "right") == ["series 0", "bad 0"]
+            gates = sum(kind == "wait" for kind, _ in done(log, low)[before:])
+            if gates < 500 and statistics.median(waits[came:]) < CALM_S / 2 * 0.8:
+                return
+    pytest.fail(f"{gates} gates, and then waits of {waits[came:]}")
+
+
+# -- who is slower than the GPU ----------------------------------------------------------------
 
 
 @WIDE

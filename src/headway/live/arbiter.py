@@ -7,7 +7,7 @@ way round, so one of the two notices the other.
 
 What is on the GPU and what it costs is in online.py; how long a lease is kept in leases.py, and of
 programs that take turns in turns.py; how long ones are held back for regular jobs in holding.py,
-and when pieces may be long in calm.py.
+and when pieces may be long in calm.py; how a gate opens before its turn in handover.py.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from headway.engine.model import Group, Lease
 from headway.live import leases, turns
 from headway.live.calm import Calm
 from headway.live.channel import Channel
+from headway.live.handover import Handover
 from headway.live.holding import HoldBack
 from headway.live.online import Online
 from headway.live.protocol import (
@@ -59,10 +60,9 @@ class Arbiter:
         self._turners: dict[Channel, None] = {}
         """Channels that take turns."""
         self._back = HoldBack(self._turners, self.online.channels)
+        self._handover = Handover(engine, self.online.channels, self._by_task, self._back)
         self._calm = Calm(self._by_task.values(), bounds.calm_ns)
         self._looking = False
-        self._early: Channel | None = None
-        """Whose gate is open before it is decided on that."""
         self._due_ns: int | None = None
         """The tick at which what has changed is decided on."""
         self.grants = 0
@@ -159,27 +159,17 @@ class Arbiter:
         task = channel.task
         if task is None or (task.reserve is not None and task.reserve.budget_ns <= 0):
             return
+        self._handover.asked(task)
         for holder in self.online.channels:
             less = holder.task is not None and holder.task.rank > task.rank
             if less and holder.turns and holder.leased and holder.pages is not None:
                 holder.pages.set_lease(False)
 
-    def _open_gate(self, channel: Channel, now_ns: int) -> None:
-        """Nor is the GPU to have nothing to do while it is decided on who is next after this one,
-        which is plain where nobody else is there. If it is another after all, its gate closes."""
-        entries, online = self.engine.queue.entries, self.online.channels
-        if not entries or len(online) != 1 or channel not in online:
-            return
-        first = self._by_task[entries[0][3].task.name]
-        if not first.turns or first.pages is None or self.bounds.tick_ns is not None:
-            return
-        self._back.hold(first, now_ns)
-        first.pages.open_early()
-        self._early = first
-
     def _asked(self, channel: Channel, now_ns: int) -> None:
         if self._back.asked(channel, now_ns):
             self._calm.tell()
+            if self.bounds.tick_ns is None:
+                self._handover.job_began(channel, now_ns)
 
     def _submitted(self, channel: Channel, message: Message, now_ns: int) -> None:
         channel.asked = True
@@ -222,8 +212,8 @@ class Arbiter:
                 return  # it says so of the turn before
             # It had begun with the asking, and was done before the answer.
             self._withdraw(channel, now_ns)
-        if channel.turns and rests:
-            self._open_gate(channel, now_ns)
+        if channel.turns and rests and self.bounds.tick_ns is None:
+            self._handover.job_over(channel, now_ns)
         if channel.leased:
             self._part(channel, now_ns)
         if not channel.turns or task.waiting is not None:  # or it has begun again meanwhile
@@ -276,9 +266,7 @@ class Arbiter:
         while group is not None:
             self._let_go(group, now_ns)
             group = self.engine.dispatch(now_ns)
-        if self._early is not None and not self._early.leased and self._early.pages is not None:
-            self._early.pages.set_lease(False)
-        self._early = None
+        self._handover.decided()
         self.online.set_bounds(now_ns)
         turns.set_at_once(self._turners, self.online.channels)
         if self.bounds.tick_ns is None:
@@ -326,6 +314,7 @@ class Arbiter:
 
     def tick(self, now_ns: int) -> None:
         """Timers: replenishments, policies, and groups that take too long."""
+        self._handover.look(now_ns)
         self.online.settle(now_ns)
         if self.engine.queue.entries:
             for channel in list(self.online.channels):
@@ -337,7 +326,8 @@ class Arbiter:
     def next_timer_ns(self) -> int | None:
         """When `tick` has something to do."""
         online = self.online.channels
-        times = [self._due_ns, self._back.next_ns, self.engine.next_timer_ns()]
+        times = [self._due_ns, self._back.next_ns, self._handover.next_ns]
+        times.append(self.engine.next_timer_ns())
         times.extend(c.keep_ns for c in online if c.leased and not c.revoked)
         times.extend(turns.period_ends_ns(c) for c in online)
         wanted = bool(self.engine.queue.entries)

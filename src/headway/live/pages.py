@@ -23,6 +23,7 @@ from headway.live.protocol import (
     PAGE,
     PIECE_NS_AT,
     VERSION,
+    WAITING_AT,
     ClientPage,
     parse_client_page,
 )
@@ -100,6 +101,7 @@ class _Words:
         "looks",
         "open",
         "piece",
+        "waiting",
         "waits",
         "wanted",
     )
@@ -115,6 +117,7 @@ class _Words:
         self.gated = ctypes.c_uint32.from_address(client + GATED_AT)
         self.open = ctypes.c_uint32.from_address(client + OPEN_AT)
         self.piece = ctypes.c_uint64.from_address(client + PIECE_NS_AT)
+        self.waiting = ctypes.c_uint32.from_address(client + WAITING_AT)
 
 
 class Pages:
@@ -265,6 +268,11 @@ class Pages:
     @property
     def gated(self) -> bool:
         return bool(self._client and self._words.gated.value)
+
+    @property
+    def waiting(self) -> bool:
+        """It waits for the GPU."""
+        return bool(self._client and self._words.waiting.value)
 
     @property
     def piece_ns(self) -> int:

@@ -36,8 +36,8 @@ OPEN_AT: Final = _PIECES_AT + 4
 """The one word of the client's page that the daemon writes: the GPU waits for it."""
 PIECE_NS_AT: Final = _PIECES_AT + 8
 _WAITING = struct.Struct("<I4x")
-_WAITING_AT = _PIECES_AT + _PIECES.size + 4 * _MARKS.size
-CLIENT_PAGE_SIZE: Final = _WAITING_AT + _WAITING.size
+WAITING_AT: Final = _PIECES_AT + _PIECES.size + 4 * _MARKS.size
+CLIENT_PAGE_SIZE: Final = WAITING_AT + _WAITING.size
 
 HELLO_SIZE: Final = _HELLO.size
 MESSAGE_SIZE: Final = _MESSAGE.size
@@ -187,6 +187,6 @@ def parse_client_page(data: bytes) -> ClientPage:
         marked=issued != done[: _MARKS.size],
         gated=bool(gated),
         piece_ns=piece_ns,
-        pieces=data[_PIECES_AT + _PIECES.size : _WAITING_AT],
-        waiting=bool(_WAITING.unpack_from(data, _WAITING_AT)[0]),
+        pieces=data[_PIECES_AT + _PIECES.size : WAITING_AT],
+        waiting=bool(_WAITING.unpack_from(data, WAITING_AT)[0]),
     )

@@ -1,0 +1,203 @@
+"""The gate of whoever is next opens when a turn is over, and before where that harms nobody:
+without processes, with our clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from headway.engine.priorities import Fixed
+from headway.live import turns
+from headway.live.channel import Channel
+from headway.live.handover import LATE_NS, LEAD_NS, SHORT_NS
+from headway.live.pages import Pages
+from tests.unit.test_holding import JOBS, PERIOD_NS, Habits, goes
+from tests.unit.test_pieces import is_open
+from tests.unit.test_turns import MS, WAITING, is_leased
+
+LENGTH_NS = MS
+"""Of an important job."""
+
+
+class Jobs(Habits):
+    """Short pieces that always wait, and jobs that all take as long."""
+
+    def low(self) -> Channel:
+        low = self.turner("low", 1)
+        self.announce(low, 0)
+        return low
+
+    def job(self, high: Channel, low: Channel, length_ns: int = LENGTH_NS) -> int:
+        """The next one; when it began."""
+        begin_ns = self.now_ns + PERIOD_NS
+        self.come(high, begin_ns)
+        self.stop(low)
+        self.be_done(high, begin_ns + length_ns)
+        return begin_ns
+
+    def stop(self, low: Channel) -> None:
+        """What it has on the GPU waits at its gate."""
+        self.pieces(low, given=2, ended=1, opened=1, closed=1)
+
+    def wait(self, channel: Channel, on: bool = True) -> None:
+        """It waits for the GPU."""
+        self.write(channel, WAITING, "<I", int(on))
+
+    def next_job(self, high: Channel, low: Channel) -> int:
+        """A job that is like those before it; when it began."""
+        begin_ns = self.now_ns + PERIOD_NS
+        self.come(high, begin_ns)
+        self.stop(low)
+        self.go(begin_ns + turns.DRAIN_NS)
+        assert is_leased(high)
+        assert not is_open(low)
+        return begin_ns
+
+
+@pytest.fixture
+def bench() -> Iterator[Jobs]:
+    bench = Jobs()
+    yield bench
+    assert bench.checker.violations == []
+    bench.close()
+
+
+def pair(
+    bench: Jobs, *, policy: str = "overlap", length_ns: int = LENGTH_NS
+) -> tuple[Channel, Channel]:
+    low, high = bench.low(), bench.turner("high", 9, policy=policy)
+    for _ in range(JOBS):
+        bench.job(high, low, length_ns)
+    return low, high
+
+
+def test_it_opens_just_before_a_short_job_is_over_that_is_waited_for(bench: Jobs) -> None:
+    low, high = pair(bench)
+    begin_ns = bench.next_job(high, low)
+    bench.wait(high)
+    bench.go(begin_ns + LENGTH_NS - LEAD_NS - 1)
+    assert not is_open(low)
+    bench.go(begin_ns + LENGTH_NS - LEAD_NS)
+    assert is_open(low)
+    assert not is_leased(low)
+    assert is_leased(high)
+    bench.be_done(high, begin_ns + LENGTH_NS)
+    assert goes(low)
+
+
+def test_not_while_the_program_may_have_more_to_send(bench: Jobs) -> None:
+    """What it sends next would have to wait."""
+    low, high = pair(bench)
+    begin_ns = bench.next_job(high, low)
+    bench.go(begin_ns + LENGTH_NS - LEAD_NS // 2)
+    assert not is_open(low)
+    bench.wait(high)
+    bench.go(begin_ns + LENGTH_NS)
+    assert is_open(low)
+
+
+def test_it_closes_again_if_the_job_takes_longer_than_it_should(bench: Jobs) -> None:
+    low, high = pair(bench)
+    begin_ns = bench.next_job(high, low)
+    bench.wait(high)
+    bench.go(begin_ns + LENGTH_NS + LATE_NS - 1)
+    assert is_open(low)
+    bench.go(begin_ns + LENGTH_NS + LATE_NS)
+    assert not is_open(low)
+    bench.be_done(high, begin_ns + 2 * LENGTH_NS)
+    assert goes(low)
+
+
+@pytest.mark.parametrize(
+    ("policy", "length_ns"), [("prt", LENGTH_NS), ("overlap", SHORT_NS + MS // 10)]
+)
+def test_not_beside_who_wants_the_gpu_alone_or_for_longer_than_a_slice(
+    bench: Jobs, policy: str, length_ns: int
+) -> None:
+    low, high = pair(bench, policy=policy, length_ns=length_ns)
+    begin_ns = bench.next_job(high, low)
+    bench.wait(high)
+    for share in (0.5, 0.9, 1.0, 1.2):
+        bench.go(begin_ns + int(share * length_ns))
+        assert not is_open(low)
+
+
+def test_not_for_jobs_that_take_now_this_long_and_now_that_long(bench: Jobs) -> None:
+    low, high = bench.low(), bench.turner("high", 9, policy="overlap")
+    for number in range(JOBS):
+        bench.job(high, low, LENGTH_NS if number % 2 else LENGTH_NS // 2)
+    begin_ns = bench.next_job(high, low)
+    bench.wait(high)
+    bench.go(begin_ns + LENGTH_NS)
+    assert not is_open(low)
+
+
+def test_nobody_goes_before_who_is_more_important_and_comes_meanwhile(bench: Jobs) -> None:
+    low, high = pair(bench)
+    third = bench.turner("third", 5, policy="overlap", at_ns=bench.now_ns)
+    begin_ns = bench.next_job(high, low)
+    bench.wait(high)
+    bench.go(begin_ns + LENGTH_NS - LEAD_NS)
+    assert is_open(low)
+    bench.come(third, begin_ns + LENGTH_NS - LEAD_NS // 2)
+    assert not is_open(low)
+    bench.be_done(high, begin_ns + LENGTH_NS)
+    assert is_leased(third)
+    assert not is_open(low)
+
+
+def test_who_asks_meanwhile_and_is_less_important_changes_nothing(bench: Jobs) -> None:
+    low, high = pair(bench)
+    lowest = bench.turner("lowest", 0, policy="overlap", at_ns=bench.now_ns)
+    begin_ns = bench.next_job(high, low)
+    bench.wait(high)
+    bench.come(lowest, begin_ns + LENGTH_NS // 2)
+    bench.go(begin_ns + LENGTH_NS - LEAD_NS)
+    assert is_open(low)
+    assert not is_open(lowest)
+    bench.be_done(high, begin_ns + LENGTH_NS)
+    assert goes(low)
+
+
+def test_the_dead_keep_no_gate_open_or_closed(bench: Jobs) -> None:
+    low, high = pair(bench)
+    begin_ns = bench.next_job(high, low)
+    bench.wait(high)
+    bench.go(begin_ns + LENGTH_NS - LEAD_NS)
+    assert is_open(low)
+    bench.arbiter.remove(high, bench.now_ns)
+    assert goes(low)
+    bench.go(begin_ns + PERIOD_NS)
+    assert goes(low)
+
+
+def test_when_a_turn_is_over_the_next_gate_opens_before_it_is_decided_on(
+    bench: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    low, high = pair(bench)
+    seen: list[tuple[bool, bool]] = []
+    lease = Pages.set_lease
+
+    def set_lease(pages: Pages, on: bool) -> None:
+        if pages is low.pages and on:
+            seen.append((is_open(low), is_leased(low)))
+        lease(pages, on)
+
+    monkeypatch.setattr(Pages, "set_lease", set_lease)
+    bench.job(high, low)
+    assert seen == [(True, False)]
+    assert goes(low)
+
+
+def test_that_closes_again_if_it_is_somebody_elses_turn(bench: Jobs) -> None:
+    """Its importance changes while it waits, before anybody has heard of that."""
+    low, high = pair(bench)
+    other = bench.turner("other", 0, at_ns=bench.now_ns)
+    begin_ns = bench.next_job(high, low)
+    bench.come(other, begin_ns + LENGTH_NS // 2)
+    assert other.task is not None
+    bench.engine.set_priority(other.task, Fixed(5), bench.now_ns)
+    bench.be_done(high, begin_ns + LENGTH_NS)
+    assert is_leased(other)
+    assert not is_open(low)
