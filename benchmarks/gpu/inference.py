@@ -37,9 +37,9 @@ def _wider(way: Way, window: str, calm: str) -> Way:
 
 OURS = (
     stages.OVERLAP,
-    _wider(stages.OVERLAP, "0.5ms", "2ms"),
+    _wider(stages.OVERLAP, "0.4ms", "1ms"),
     stages.OVERLAP_MPS,
-    _wider(stages.OVERLAP_MPS, "1ms", "2ms"),
+    _wider(stages.OVERLAP_MPS, "0.5ms", "1ms"),
 )
 WAYS = (stages.TIME_SLICED, stages.MPS, *OURS, AGAIN)
 QUICK = (stages.TIME_SLICED, stages.OVERLAP)
