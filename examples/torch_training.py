@@ -59,8 +59,8 @@ def main() -> None:
 
     def step(number: int) -> None:
         x, wanted = data[number % len(data)]
+        optimizer.zero_grad(set_to_none=True)  # first: else memory is in more and more pieces
         loss = functional.mse_loss(model(x), wanted)
-        optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
         losses.append(loss.detach())
