@@ -3,14 +3,17 @@ writes down how it was called; the real one is measured in benchmarks/gpu."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from headway.live import mps
 from tests.integration.daemon_client import running_daemon
 
 pytestmark = pytest.mark.live
@@ -97,3 +100,31 @@ def test_without_mps_on_the_machine_the_daemon_says_so(
     )
     assert done.returncode == 2
     assert "is not on the PATH" in done.stderr
+
+
+# -- who is under it ------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def process(**env: str) -> Iterator[int]:
+    with subprocess.Popen(["sleep", "60"], env=env) as sleeper:
+        try:
+            yield sleeper.pid
+        finally:
+            sleeper.kill()
+
+
+def test_a_program_is_under_mps_if_there_is_something_where_it_looks_for_a_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipes, nothing = tmp_path / "pipes", tmp_path / "nothing"
+    pipes.mkdir()
+    monkeypatch.setattr(mps, "DEFAULT_PIPES", str(nothing))
+    with process(CUDA_MPS_PIPE_DIRECTORY=str(pipes)) as pid, process() as other:
+        assert not mps.may_use(pid)
+        (pipes / "control").touch()
+        assert mps.may_use(pid)
+        assert not mps.may_use(other)
+        monkeypatch.setattr(mps, "DEFAULT_PIPES", str(pipes))
+        assert mps.may_use(other)
+    assert mps.may_use(pid), "of the dead nobody can say"

@@ -123,6 +123,17 @@ def test_not_beside_who_wants_the_gpu_alone_or_for_longer_than_a_slice(
         assert not is_open(low)
 
 
+def test_not_where_both_would_run_side_by_side(bench: Jobs) -> None:
+    low, high = pair(bench)
+    high.beside = True
+    begin_ns = bench.next_job(high, low)
+    bench.wait(high)
+    bench.go(begin_ns + LENGTH_NS)
+    assert not is_open(low)
+    bench.be_done(high, begin_ns + LENGTH_NS)
+    assert goes(low)
+
+
 def test_not_for_jobs_that_take_now_this_long_and_now_that_long(bench: Jobs) -> None:
     low, high = bench.low(), bench.turner("high", 9, policy="overlap")
     for number in range(JOBS):

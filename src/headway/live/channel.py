@@ -74,6 +74,8 @@ class Channel:
         """What it said when its lease began."""
         self.turns = False
         """A grant is a lease, and it says when it is done with it (live/turns.py)."""
+        self.beside = False
+        """Its work may run side by side with that of others, as under MPS, not in time slices."""
         self.job: int | None = None
         """Of one who takes turns: the job that began last, as a count of those before it; None: it
         has rested since."""

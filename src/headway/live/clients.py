@@ -12,7 +12,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from headway.live import leases
+from headway.live import leases, mps
 from headway.live.channel import Channel, peer_of
 from headway.live.pages import Pages
 from headway.live.protocol import (
@@ -111,6 +111,7 @@ class Clients:
         now_ns = time.monotonic_ns()
         pages = channel.pages = Pages()
         pages.beat(now_ns)
+        channel.beside = mps.may_use(channel.peer.pid)
         channel.task = daemon.registry.enrol(channel, hello, now_ns)
         daemon.arbiter.add(channel)
         daemon.servers.arrived(channel)

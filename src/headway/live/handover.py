@@ -4,8 +4,8 @@ When the last work of a job is done its program has to see that, the daemon has 
 program, and then the GPU that a gate is open: for so long it has nothing to do. But it takes other
 programs' work by itself as soon as a short job has nothing more for it, and not before, for until
 then it is within its time slice. So once the program waits for a job that is nearly over, and may
-go beside others at all, the gate of the next one opens. Where programs run side by side (MPS) they
-do that for this moment.
+go beside others at all, the gate of the next one opens. Not where programs run side by side (MPS):
+there the job would pay for it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ class Handover:
         ):
             return
         self._job = self.next_ns = None
-        if task.policy.at_once and length_ns is not None and length_ns <= SHORT_NS:
+        if channel.beside or not task.policy.at_once:
+            return
+        if length_ns is not None and length_ns <= SHORT_NS:
             self._job = channel, now_ns + length_ns
             self.next_ns = now_ns + max(length_ns - LEAD_NS, length_ns // 2)
 

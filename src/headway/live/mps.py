@@ -21,6 +21,22 @@ MEANING = (
 )
 
 
+PIPES = "CUDA_MPS_PIPE_DIRECTORY"
+DEFAULT_PIPES = "/tmp/nvidia-mps"  # noqa: S108 - where NVIDIA's programs look
+
+
+def may_use(pid: int) -> bool:
+    """Whether a program may run under MPS, ours or another: a server's folder is where it looks for
+    one, or nobody can say."""
+    try:
+        raw = Path(f"/proc/{pid}/environ").read_bytes()
+        variables = dict(part.split(b"=", 1) for part in raw.split(b"\0") if b"=" in part)
+        folder = Path(os.fsdecode(variables.get(PIPES.encode(), DEFAULT_PIPES.encode())))
+        return folder.is_dir() and any(folder.iterdir())
+    except OSError:
+        return True
+
+
 class MpsError(OSError):
     """MPS cannot be started; one line."""
 
@@ -35,7 +51,7 @@ class Mps:
     def environment(self) -> dict[str, str]:
         """What tells a program where the server is."""
         return {
-            "CUDA_MPS_PIPE_DIRECTORY": str(self.folder),
+            PIPES: str(self.folder),
             "CUDA_MPS_LOG_DIRECTORY": str(self.folder),
         }
 
