@@ -13,7 +13,8 @@
 /* The same where the program is known to hold work back, or was found out to. */
 #define HELD_NS 1000000ull
 #define MEASURABLE 256
-/* The pace of pieces follows by such a part what is seen in such a time. */
+/* The pace of pieces follows by such a part what is seen in such a time, and is between this and half of it: what is
+ * further off is put right by measuring. */
 #define PACE_PART 4
 #define PACED_NS 5000000u
 #define SLOWEST 1536

@@ -47,10 +47,10 @@ struct lane {
     /* Of the open piece, at a time: what the GPU had yet to do, and what went since; whether it had begun. */
     uint64_t left_ns, added_ns, looked_ns;
     bool runs;
-    uint64_t queued_ns; /* what pieces that stand before the open one are predicted to take, */
-    uint64_t free_ns;   /* and when the GPU will have done them, for the pieces among them that are calm */
-    uint64_t wide_ns, widest_ns; /* how long the open piece may be, and may be made by a program that is slower than the
-                                    GPU, if that is more than a window */
+    uint64_t queued_ns; /* what stands before the open piece is predicted to take, */
+    uint64_t free_ns;   /* and when the GPU will have done that, as far as is known */
+    uint64_t wide_ns, widest_ns; /* how long the open piece may be if that is more than a window, and how long if the
+                                    program is slower than the GPU */
     struct batch open, ring[BATCHES];
 };
 

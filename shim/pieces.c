@@ -203,11 +203,12 @@ static void wait_for_pieces(struct lane *lane) {
     }
 }
 
-/* A program that is slower than the GPU has little in flight, however much went before: its piece goes on. */
+/* How long the open piece may be. */
 static uint64_t width_of(const struct lane *lane, uint64_t window) {
     return lane->wide_ns > window ? lane->wide_ns : window;
 }
 
+/* A program that is slower than the GPU has little in flight, however much went before: its piece goes on. */
 static uint64_t longest_of(const struct lane *lane, uint64_t window) {
     uint64_t longest = STRETCH * window < LONGEST_NS ? STRETCH * window : LONGEST_NS;
     return lane->wide_ns < window || longest < lane->widest_ns ? longest : lane->widest_ns;

@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.live.habits import LATE_NS, LEAD_NS, LONGEST_NS, SEEN, SHORTEST_NS, Habit
+from headway.live.habits import (
+    ALIKE_NS,
+    LATE_NS,
+    LEAD_NS,
+    LONGEST_NS,
+    RECENT,
+    SEEN,
+    SHORTEST_NS,
+    Habit,
+)
 
 MS = 1_000_000
 
@@ -99,3 +108,60 @@ def test_small_differences_never_hide_a_habit(period_ns: int, differences: list[
     habit, last_ns = habit_of(*[min(period_ns + d, LONGEST_NS) for d in differences])
     assert habit.due_ns is not None
     assert abs(habit.due_ns - last_ns - period_ns) <= 200_000
+
+
+# -- how late the last one was, and how long they take ---------------------------------------------
+
+
+@pytest.mark.parametrize(("late_ns", "seen_ns"), [(0, 0), (MS // 2, MS // 2), (-MS // 2, 0)])
+def test_the_next_job_may_be_as_early_as_if_the_last_had_been_in_time(
+    late_ns: int, seen_ns: int
+) -> None:
+    habit, last_ns = habit_of(*[10 * MS] * SEEN, 10 * MS + late_ns)
+    assert habit.due_ns == last_ns + 10 * MS
+    assert habit.soonest_ns == habit.due_ns - seen_ns
+
+
+def test_who_came_late_some_times_ago_is_late_by_what_is_left_of_it() -> None:
+    habit, _ = habit_of(*[10 * MS] * SEEN, 10 * MS + MS // 2, 10 * MS - MS // 5, 10 * MS)
+    assert habit.due_ns is not None
+    assert habit.soonest_ns == habit.due_ns - (MS // 2 - MS // 5)
+
+
+def test_a_program_that_drifts_is_not_waited_for_ever_earlier() -> None:
+    """Of one that counts from its own end, each job is a little later than the period says."""
+    habit, _ = habit_of(*[10 * MS, 10 * MS + MS // 5] * SEEN)
+    assert habit.due_ns is not None
+    assert habit.soonest_ns is not None
+    assert 0 <= habit.due_ns - habit.soonest_ns <= RECENT * MS // 5
+
+
+@given(st.lists(st.integers(SHORTEST_NS, LONGEST_NS), min_size=SEEN, max_size=3 * SEEN))
+def test_the_soonest_time_is_never_after_the_one_that_is_due(intervals_ns: list[int]) -> None:
+    habit, _ = habit_of(*intervals_ns)
+    assert (habit.soonest_ns is None) == (habit.due_ns is None)
+    if habit.soonest_ns is not None and habit.due_ns is not None:
+        assert habit.soonest_ns <= habit.due_ns
+
+
+def habit_with(*lengths_ns: int) -> Habit:
+    habit = Habit()
+    for number, length_ns in enumerate(lengths_ns):
+        habit.began(number * 10 * MS)
+        habit.ended(number * 10 * MS + length_ns)
+    return habit
+
+
+def test_jobs_are_alike_if_all_but_the_longest_and_the_shortest_are() -> None:
+    assert habit_with(*[MS] * (SEEN - 1)).length_ns is None, "too few"
+    assert habit_with(*[MS] * SEEN).length_ns == MS
+    assert habit_with(*[MS] * (SEEN - 2), 9 * MS, MS // 9).length_ns == MS
+    assert habit_with(*[MS] * (SEEN - 2), 2 * MS, 2 * MS).length_ns is None
+    assert habit_with(*[MS, MS + ALIKE_NS] * SEEN).length_ns == MS
+    assert habit_with(*[MS, MS + ALIKE_NS + 1] * SEEN).length_ns is None
+
+
+def test_only_the_last_jobs_count() -> None:
+    habit = habit_with(*[5 * MS] * SEEN, *[MS] * SEEN)
+    assert habit.length_ns == habit.job_ns == MS
+    assert Habit().job_ns == 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from headway.live.channel import Channel
+from headway.live.habits import Habit
 
 NOTHING = (0, 0, 0, 0)
 
@@ -22,28 +23,28 @@ class Calm:
         self._calm_ns = calm_ns
 
     def tell(self) -> None:
-        """Who is there has changed, or what is known of them."""
+        """Who is there has changed, or what is known of them. Who shares its turns with equals, or
+        has a budget, cannot tell when a piece of it will run."""
         if not self._calm_ns:
             return
+        levels: dict[int, list[Channel]] = {}
         for channel in self._channels:
-            if channel.turns and channel.pages is not None:
-                channel.pages.set_calm(*self._known_to(channel))
+            if channel.task is not None:
+                levels.setdefault(channel.task.priority, []).append(channel)
+        above: list[Habit | None] = []
+        for level in sorted(levels, reverse=True):
+            known = self._known_of(above)
+            for channel in levels[level]:
+                alone = len(levels[level]) == 1 and channel.task and channel.task.reserve is None
+                if channel.turns and channel.pages is not None:
+                    channel.pages.set_calm(*(known if alone else NOTHING))
+            above.extend(channel.habit for channel in levels[level])
 
-    def _known_to(self, channel: Channel) -> tuple[int, int, int, int]:
-        """How long its pieces may be, when the next more important job begins, how much later the
-        one after that, and how long it takes. Who shares its turns with equals, or has a budget,
-        cannot tell when a piece of it will run; and of several who come, only the first is known.
-        """
-        task = channel.task
-        if task is None or task.reserve is not None:
-            return NOTHING
-        others = [c for c in self._channels if c is not channel and c.task is not None]
-        levels = [c.task.priority for c in others if c.task is not None]
-        habits = [c.habit for c in others if c.task is not None and c.task.priority > task.priority]
-        if task.priority in levels or not habits:
-            return NOTHING
+    def _known_of(self, habits: list[Habit | None]) -> tuple[int, int, int, int]:
+        """How long pieces may be, when the next of these jobs begins, how much later the one after
+        that, and how long it takes. Of several who come only the first is known."""
         regular = [habit for habit in habits if habit is not None and habit.soonest_ns is not None]
-        if len(regular) != len(habits):
+        if not regular or len(regular) != len(habits):
             return NOTHING
         first = min(regular, key=lambda habit: habit.soonest_ns or 0)
         period_ns = first.period_ns if len(regular) == 1 else 0
