@@ -46,6 +46,7 @@ bench-live: setup ## Protection, overhead, latency, deaths and fuzz of the live 
 	$(BIN)/python -m benchmarks.live_overhead
 	$(BIN)/python -m benchmarks.daemon_latency
 	$(BIN)/python -m benchmarks.launch_cost
+	$(BIN)/python -m benchmarks.steps_ahead
 	$(BIN)/python -m benchmarks.kill_campaign
 	$(BIN)/python -m benchmarks.protocol_fuzz
 	$(BIN)/python -m benchmarks.tracing

@@ -36,7 +36,7 @@ SECTIONS: dict[str, tuple[Callable[[Stage, bool], Outcome], int, int]] = {
     "pairs": (pairs.measure, 170, 70),
     "overhead": (overhead.measure, 270, 90),
     "shares": (shares.measure, 80, 20),
-    "torch": (inference.measure, 200, 30),
+    "torch": (inference.measure, 230, 30),
     "gates": (gates.measure, 10, 5),
     "tick": (ticks.measure, 35, 20),
     "kill": (kills.measure, 70, 70),
