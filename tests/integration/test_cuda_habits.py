@@ -24,7 +24,8 @@ LONG_US = 1500
 PERIOD_MS = 15
 COUNT, UNTIL_KNOWN = 60, 10
 """Jobs, and after how many of them their habit is known."""
-JUST_BEFORE_NS = 350_000
+JUST_BEFORE_NS = 100_000
+"""Much less than the lead: timers of a busy machine may be late by most of that."""
 HIGH = ("--priority", "9", "--policy", "overlap")
 
 
@@ -63,9 +64,9 @@ def just_before(client: Client, log: Path, low: cuda.Program, *, regular: bool) 
 def test_fewer_long_kernels_begin_just_before_a_job_that_is_regular(
     managed: cuda.Managed, log: Path
 ) -> None:
-    """If nothing were held back as many would begin as before jobs that come at any time, some ten.
-    On a busy machine jobs are not quite regular, and more are looked at then; a daemon that polls
-    would be in its own way there."""
+    """If nothing were held back as many would begin as before jobs that come at any time, some
+    fifteen. On a busy machine jobs are not quite regular, and more are looked at then; a daemon
+    that polls would be in its own way there."""
     any_time = regularly = 0
     with rival(managed) as client:
         client.send(TURNS)
@@ -75,7 +76,7 @@ def test_fewer_long_kernels_begin_just_before_a_job_that_is_regular(
         for number in range(12):
             any_time += just_before(client, log, low, regular=False)
             regularly += just_before(client, log, low, regular=True)
-            if number % 4 == 3 and 3 * regularly < 2 * any_time:
+            if number % 4 == 3 and 3 * regularly < any_time:
                 return
     raise AssertionError(f"{any_time} at any time, {regularly} regularly")
 

@@ -314,6 +314,8 @@ class Arbiter:
 
     def tick(self, now_ns: int) -> None:
         """Timers: replenishments, policies, and groups that take too long."""
+        if self._back.next_ns is not None and now_ns >= self._back.next_ns:
+            self._back.review(now_ns)  # first: a long piece that begins meanwhile is not held back
         self._handover.look(now_ns)
         self.online.settle(now_ns)
         if self.engine.queue.entries:
