@@ -159,7 +159,6 @@ MPS = Way("MPS", mps=True)
 DRAIN = Way("Headway, drain", policy="prt")
 OVERLAP = Way("Headway", policy="overlap")
 OVERLAP_MPS = Way("Headway + MPS", mps=True, policy="overlap")
-NOT_POLLING = replace(OVERLAP, title="Headway, not polling", options=())
 
 
 @contextlib.contextmanager

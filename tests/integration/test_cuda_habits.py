@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.live.protocol import RELEASE, TURNS, Message, build_message
+from headway.live.protocol import TURNS
 from tests.integration import cuda
 from tests.integration.daemon_client import Client
 from tests.integration.test_cuda_pieces import LEARNED, LOW, SPINS, fates, kernels, log, rival
@@ -50,7 +50,7 @@ def just_before(client: Client, log: Path, low: cuda.Program, *, regular: bool) 
         client.wait_grant()
         time.sleep(numbers.uniform(0.001, 0.001 + LONG_US / 1e6))
         client.set_busy(False)
-        client.socket.send(build_message(Message(RELEASE, client.seq, frame=True)))
+        client.rest()
     assert low.heard() == "series 0"
     assert low.do("right") == ["bad 0"]
     begun = sorted(kernels(log, low))

@@ -16,6 +16,7 @@ import pytest
 
 from headway.live.protocol import TURNS
 from tests.integration import cuda
+from tests.integration.command import headway
 from tests.integration.daemon_client import PATIENCE_S, Client, DaemonProcess, wait_until
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(60)]
@@ -328,6 +329,14 @@ def test_while_nobody_is_due_pieces_are_long_and_who_comes_does_not_wait_for_the
             if gates < 500 and statistics.median(waits[came:]) < CALM_S / 2 * 0.8:
                 return
     pytest.fail(f"{gates} gates, and then waits of {waits[came:]}")
+
+
+@pytest.mark.parametrize("calm_window", ["0.1ms", "long"])
+def test_a_calm_window_that_is_none_is_turned_away(calm_window: str) -> None:
+    result = headway("daemon", "--calm-window", calm_window)
+    assert result.returncode != 0
+    assert len(result.stderr.splitlines()) == 1
+    assert f"--calm-window: found '{calm_window}', expected" in result.stderr
 
 
 # -- who is slower than the GPU ----------------------------------------------------------------

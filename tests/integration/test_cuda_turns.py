@@ -82,7 +82,7 @@ def test_beside_others_no_more_than_the_window_is_in_flight(
         went_on.append(sum(asked_ns < start < begun_ns for start, _ in kernels(log, low)))
         assert low.do("sync") == ["synced 0"]
         queued = sum(start > begun_ns for start, _ in kernels(log, low))
-        assert queued > 40, "the rest waited on the GPU, up to 64 pieces"
+        assert queued > 40, "the rest waited on the GPU"
     assert min(went_on) <= 6  # a piece is one or two of them; to be heard takes some time
     assert len(kernels(log, low)) == 5100
 

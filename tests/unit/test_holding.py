@@ -19,6 +19,7 @@ from headway.live.arbiter import Arbiter, Bounds
 from headway.live.channel import Channel
 from headway.live.habits import LATE_NS, LEAD_NS, SEEN
 from headway.live.holding import LONG_NS, SPARED, HoldBack
+from headway.live.online import Online
 from headway.live.protocol import RELEASE, SUBMIT, Message
 from tests.unit.test_pieces import PIECE_NS, Pieces, is_open
 from tests.unit.test_turns import HOLD_NS, MS, is_leased, page
@@ -121,6 +122,25 @@ def test_timers_come_for_it(bench: Habits) -> None:
     bench.arbiter.tick(due_ns + LATE_NS)
     assert goes(low)
     assert bench.arbiter.next_timer_ns() is None
+
+
+def test_a_gate_closes_before_the_daemon_does_anything_else_at_that_time(
+    bench: Habits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else long pieces begin while it does."""
+    low, high = bench.long(), bench.turner("high", 9)
+    due_ns = bench.jobs(high)
+    seen: list[bool] = []
+    settle = Online.settle
+
+    def settle_later(online: Online, now_ns: int) -> None:
+        seen.append(is_held(low))
+        settle(online, now_ns)
+
+    monkeypatch.setattr(Online, "settle", settle_later)
+    bench.arbiter.tick(due_ns - LEAD_NS)
+    assert seen
+    assert all(seen)
 
 
 def test_who_does_not_come_is_not_waited_for_again(bench: Habits) -> None:
