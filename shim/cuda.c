@@ -312,12 +312,19 @@ static void after(void *lane, uint64_t signature, enum hw_pass pass, CUresult re
     else if (pass == HW_WATCHED || pass == HW_ENDING) hw_turn_passed(&api, lane, signature, pass);
 }
 
-#define ASYNC_ONE(name, per_thread, params, args, stream, signature) \
+#define SEND(name, args) CUresult result = hook_##name.real args;
+
+#define WAIT_FOR(name, args) \
+    hw_turn_waiting(1); \
+    CUresult result = hook_##name.real args; \
+    hw_turn_waiting(-1);
+
+#define ASYNC_ONE(name, per_thread, params, args, stream, signature, CALL) \
     __attribute__((cold, noinline)) static CUresult slow_##name params { \
         void *lane = lane_of(stream, per_thread); \
         uint64_t hash = signature; \
         enum hw_pass pass = before(lane, hash); \
-        CUresult result = hook_##name.real args; \
+        CALL(name, args) \
         after(lane, hash, pass, result); \
         return result; \
     } \
@@ -326,13 +333,17 @@ static void after(void *lane, uint64_t signature, enum hw_pass pass, CUresult re
         void *lane = lane_of(stream, per_thread); \
         bool joins = false; \
         if (!hw_turn_is_fast(lane) && !(joins = hw_turn_join(lane, signature))) return slow_##name args; \
-        CUresult result = hook_##name.real args; \
+        CALL(name, args) \
         if (joins) hw_turn_joined(); \
         if (result != SUCCESS) hw_turn_failed(); \
         return result; \
     }
 #define ASYNC(since, name, twin, params, args, stream, signature) \
-    ASYNC_ONE(name, false, params, args, stream, signature) ASYNC_ONE(twin, true, params, args, stream, signature)
+    ASYNC_ONE(name, false, params, args, stream, signature, SEND) \
+    ASYNC_ONE(twin, true, params, args, stream, signature, SEND)
+#define READ(since, name, twin, params, args, stream, signature) \
+    ASYNC_ONE(name, false, params, args, stream, signature, WAIT_FOR) \
+    ASYNC_ONE(twin, true, params, args, stream, signature, WAIT_FOR)
 
 /* A copy that was waited for shows that what stood before it is done. */
 #define COPY_ONE(name, per_thread, params, args, signature) \
@@ -355,11 +366,6 @@ static void after(void *lane, uint64_t signature, enum hw_pass pass, CUresult re
         if ((result) == SUCCESS) done; \
         else if ((result) != NOT_READY) hw_turn_failed(); \
     } while (0)
-
-#define WAIT_FOR(name, args) \
-    hw_turn_waiting(1); \
-    CUresult result = hook_##name.real args; \
-    hw_turn_waiting(-1);
 
 #define WAIT_ONE(name, per_thread, params, args, stream) \
     CUresult name params { \

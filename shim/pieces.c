@@ -20,10 +20,11 @@
  * not while anything stands behind it: a mark there costs others up to a slice. */
 #define SLICE_NS 2000000u
 
-/* When a piece will run is known to so much, and half of a long piece, for of the first in flight nobody knows how much
- * is left, and such a part of what stands before it. */
+/* When a piece will run is known to so much, and such a part of a long piece, for of the first in flight nobody knows
+ * how much is left, and such a part of what stands before it. */
 #define MARGIN_NS 250000u
-#define MARGIN_PART 16
+#define MARGIN_PART 4
+#define MARGIN_PART_AHEAD 16
 /* Further ahead of the GPU than this nobody is while long pieces count on when they will run. */
 #define AHEAD_NS 20000000u
 
@@ -62,7 +63,7 @@ static uint64_t calm_for(struct lane *lane) {
     const volatile struct hw_daemon_page *daemon = hw.channel->daemon;
     uint64_t now = hw_now(), begins = free_at(lane, now);
     uint64_t due = daemon->due_ns, period = daemon->period_ns, job = daemon->job_ns;
-    uint64_t margin = daemon->calm_ns / 2 + MARGIN_NS + (begins - now) / MARGIN_PART;
+    uint64_t margin = daemon->calm_ns / MARGIN_PART + MARGIN_NS + (begins - now) / MARGIN_PART_AHEAD;
     if (now > due || job >= period) period = 0;
     if (!hw_turn_leased()) begins += job;
     for (; begins + margin > due; begins += job, due += period)

@@ -11,6 +11,7 @@ losses, bit by bit.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import statistics
@@ -30,9 +31,9 @@ AGAIN = replace(stages.TIME_SLICED, title="time-sliced, once more")
 
 
 def _calm(way: Way) -> Way:
-    """Training meets fewer gates while no request is due."""
-    options = (*way.options, "--calm-window", "1ms")
-    return replace(way, title=f"{way.title}, calm 1 ms", options=options)
+    """Training meets fewer gates: half as many around a request, and few while none is due."""
+    options = (*way.options, "--window", "0.4ms", "--calm-window", "2ms")
+    return replace(way, title=f"{way.title}, 0.4 ms, calm 2 ms", options=options)
 
 
 OURS = (
@@ -53,11 +54,13 @@ HOW = (
     "Of time-sliced: the median over all rounds, against each of the two time-sliced ways in the "
     "same round. Undisturbed: the upper quartile of a way's rounds against the mean of theirs; all "
     "that disturbs a round makes it slower. All processes that train are on one CPU, all others on "
-    "another, daemons on a third; each process has as many bytes of environment."
+    "another, each daemon on one of its own; each process has as many bytes of environment."
 )
 
-CPUS = {"daemon": 2, "inference": 5, "training": -1}
-"""Far enough from each other not to be of one core; where there are fewer, the last."""
+CPUS = {"inference": 5, "training": -1}
+DAEMONS = (2, 6, 8, 10)
+"""Far enough from each other not to be of one core; where there are fewer, the last. Daemons have
+one each: those of other ways wake up now and then."""
 
 Pair = tuple[Told, Told]
 Row = dict[str, list[dict[str, Any]]]
@@ -112,23 +115,25 @@ def _started(stack: contextlib.ExitStack, stage: Stage, ways: tuple[Way, ...]) -
     train = [*models.training(0, models.BESIDE), models.TOLD]
     starts: list[Start] = []
     beside = stack.enter_context(stages.mps(stage)) if any(way.mps for way in ways) else stage
+    cpus = itertools.cycle(DAEMONS)
     for way in ways:
         at = beside if way.mps else stage
         if way.policy is not None:
-            at = stack.enter_context(stages.daemon(at, *way.options, "--cpu", str(_cpu("daemon"))))
+            pinned = ("--cpu", str(_cpu(next(cpus))))
+            at = stack.enter_context(stages.daemon(at, *way.options, *pinned))
         starts += [(at, way.important(), infer), (at, way.greedy(), train)]
     programs = start_alike(stack, starts)
     pairs = list(zip(programs[::2], programs[1::2], strict=True))
     for pair in pairs:
         for program, what in zip(pair, ("inference", "training"), strict=True):
             program.heard(READY_S)
-            program.pin(_cpu(what))
+            program.pin(_cpu(CPUS[what]))
     return {way.title: pair for way, pair in zip(ways, pairs, strict=True)}
 
 
-def _cpu(what: str) -> int:
+def _cpu(number: int) -> int:
     cpus = sorted(os.sched_getaffinity(0))
-    return cpus[CPUS[what] if CPUS[what] < len(cpus) else -1]
+    return cpus[number if number < len(cpus) else -1]
 
 
 def _rounds(kind: Kind, pairs: dict[str, Pair]) -> Rows:

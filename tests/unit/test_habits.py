@@ -153,15 +153,16 @@ def habit_with(*lengths_ns: int) -> Habit:
 
 
 def test_jobs_are_alike_if_all_but_the_longest_and_the_shortest_are() -> None:
-    assert habit_with(*[MS] * (SEEN - 1)).length_ns is None, "too few"
-    assert habit_with(*[MS] * SEEN).length_ns == MS
-    assert habit_with(*[MS] * (SEEN - 2), 9 * MS, MS // 9).length_ns == MS
-    assert habit_with(*[MS] * (SEEN - 2), 2 * MS, 2 * MS).length_ns is None
-    assert habit_with(*[MS, MS + ALIKE_NS] * SEEN).length_ns == MS
-    assert habit_with(*[MS, MS + ALIKE_NS + 1] * SEEN).length_ns is None
+    assert habit_with(*[MS] * (SEEN - 1)).lengths_ns is None, "too few"
+    assert habit_with(*[MS] * SEEN).lengths_ns == (MS, MS)
+    assert habit_with(*[MS] * (SEEN - 2), 9 * MS, MS // 9).lengths_ns == (MS, MS)
+    assert habit_with(*[MS] * (SEEN - 2), 2 * MS, 2 * MS).lengths_ns is None
+    assert habit_with(*[MS, MS + ALIKE_NS] * SEEN).lengths_ns == (MS, MS + ALIKE_NS)
+    assert habit_with(*[MS, MS + ALIKE_NS + 1] * SEEN).lengths_ns is None
 
 
 def test_only_the_last_jobs_count() -> None:
     habit = habit_with(*[5 * MS] * SEEN, *[MS] * SEEN)
-    assert habit.length_ns == habit.job_ns == MS
+    assert habit.lengths_ns == (MS, MS)
+    assert habit.job_ns == MS
     assert Habit().job_ns == 0

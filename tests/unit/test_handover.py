@@ -10,6 +10,7 @@ import pytest
 from headway.engine.priorities import Fixed
 from headway.live import turns
 from headway.live.channel import Channel
+from headway.live.habits import ALIKE_NS
 from headway.live.handover import LATE_NS, LEAD_NS, SHORT_NS
 from headway.live.pages import Pages
 from tests.unit.test_holding import JOBS, PERIOD_NS, Habits, goes
@@ -137,11 +138,46 @@ def test_not_where_both_would_run_side_by_side(bench: Jobs) -> None:
 def test_not_for_jobs_that_take_now_this_long_and_now_that_long(bench: Jobs) -> None:
     low, high = bench.low(), bench.turner("high", 9, policy="overlap")
     for number in range(JOBS):
-        bench.job(high, low, LENGTH_NS if number % 2 else LENGTH_NS // 2)
+        bench.job(high, low, LENGTH_NS if number % 2 else LENGTH_NS - ALIKE_NS - 1)
     begin_ns = bench.next_job(high, low)
     bench.wait(high)
     bench.go(begin_ns + LENGTH_NS)
     assert not is_open(low)
+
+
+def test_it_opens_before_a_job_can_be_over_and_closes_when_it_should_have_been(bench: Jobs) -> None:
+    """They take now this long, now a little longer: it is the GPU that keeps them apart."""
+    low, high = bench.low(), bench.turner("high", 9, policy="overlap")
+    longer_ns = LENGTH_NS + ALIKE_NS // 2
+    for number in range(JOBS):
+        bench.job(high, low, LENGTH_NS if number % 2 else longer_ns)
+    begin_ns = bench.next_job(high, low)
+    bench.wait(high)
+    bench.go(begin_ns + LENGTH_NS - LEAD_NS - 1)
+    assert not is_open(low)
+    bench.go(begin_ns + LENGTH_NS - LEAD_NS)
+    assert is_open(low)
+    bench.go(begin_ns + longer_ns + LATE_NS - 1)
+    assert is_open(low)
+    bench.go(begin_ns + longer_ns + LATE_NS)
+    assert not is_open(low)
+
+
+def test_a_daemon_that_looks_all_the_time_sees_at_once_that_a_program_waits(bench: Jobs) -> None:
+    """And does nothing else for it: that would take longer than the rest of a job."""
+    low, high = pair(bench)
+    begin_ns = bench.next_job(high, low)
+    bench.arbiter.look(True, bench.now_ns)
+    time_ns = begin_ns + LENGTH_NS - LEAD_NS
+    due_ns = bench.arbiter.next_timer_ns()
+    assert due_ns is None or due_ns > time_ns
+    assert not bench.arbiter.glance(time_ns)
+    assert not is_open(low)
+    bench.wait(high)
+    assert not bench.arbiter.glance(time_ns + 1)
+    assert is_open(low)
+    bench.be_done(high, begin_ns + LENGTH_NS)
+    assert goes(low)
 
 
 def test_nobody_goes_before_who_is_more_important_and_comes_meanwhile(bench: Jobs) -> None:

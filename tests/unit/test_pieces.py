@@ -388,7 +388,8 @@ def test_what_was_seen_is_not_heard_again(looking: Pieces, low: Channel, high: C
     assert looking.granted == []
     message = Message(SUBMIT, high.seq + 1, units=looking.gate(high))
     looking.arbiter.heard(high, message, 3)  # one that was not seen
-    assert high.index == index + 1
+    assert high.asks == message.units
+    assert high.index == index, "it has its turn, and goes on"
     assert is_leased(high)
     assert not looking.arbiter.glance(4), "nor is what was heard seen"
 
@@ -550,3 +551,95 @@ def test_whatever_pages_say_the_others_get_their_turns(
         for channel in (*liars, honest):
             bench.arbiter.remove(channel, now_ns)
         assert bench.checker.violations == []
+
+
+# -- beside a job that goes at once --------------------------------------------------
+
+
+@pytest.fixture
+def guest(bench: Pieces) -> Channel:
+    return bench.turner("guest", 9, policy="overlap")
+
+
+def beside(bench: Pieces, low: Channel, guest: Channel) -> None:
+    """A piece of low's is on the GPU when the important job comes, and others wait."""
+    bench.announce(low, 0)
+    bench.pieces(low, given=3, ended=2, opened=1, closed=0)
+    bench.announce(guest, MS)
+    assert is_leased(guest)
+    assert not is_open(low)
+
+
+def test_that_a_piece_beside_a_job_is_done_is_seen_at_once(
+    bench: Pieces, low: Channel, guest: Channel
+) -> None:
+    """Who waits for the GPU then has it when the job is over, and not after the next look."""
+    beside(bench, low, guest)
+    bench.arbiter.look(True, MS)
+    assert not bench.arbiter.glance(MS + 1)
+    assert not waits(low)
+    bench.pieces(low, given=3, ended=2, opened=1, closed=1)
+    assert bench.arbiter.glance(MS + 2)
+    assert waits(low)
+    bench.job_over(guest)
+    assert bench.arbiter.glance(MS + 3)
+    assert is_leased(low)
+    assert is_open(low)
+
+
+def test_where_nobody_looks_all_the_time_it_is_soon(
+    bench: Pieces, low: Channel, guest: Channel
+) -> None:
+    beside(bench, low, guest)
+    bench.pieces(low, given=3, ended=2, opened=1, closed=1)
+    bench.run_until(MS + turns.DRAIN_NS)
+    assert waits(low)
+
+
+@pytest.mark.parametrize("looks", [True, False])
+def test_who_stopped_for_a_job_beside_it_goes_on_when_that_is_over(
+    bench: Pieces, low: Channel, guest: Channel, looks: bool
+) -> None:
+    """Though its piece is not done, as where the GPU has taken it off for the job."""
+    beside(bench, low, guest)
+    if looks:
+        bench.arbiter.look(True, MS)
+        bench.job_over(guest)
+        assert bench.arbiter.glance(2 * MS)
+    else:
+        bench.run_until(2 * MS - 1)
+        bench.rest(guest, 2 * MS)
+    assert is_leased(low)
+    assert is_open(low)
+    bench.announce(guest, 3 * MS)
+    assert not is_open(low)
+    assert is_leased(guest)
+
+
+def test_it_does_not_go_on_without_a_budget(bench: Pieces, guest: Channel) -> None:
+    poor = bench.turner("poor", 1, reserve=ReserveSpec("pe", MS, 1000 * MS))
+    beside(bench, poor, guest)
+    bench.write(poor, 32, "<Q", 2 * MS)  # more than it has
+    bench.rest(guest, 3 * MS)
+    assert waits(poor)
+    bench.run_until(10 * MS)
+    assert not is_leased(poor)
+    assert not is_open(poor)
+
+
+def test_asking_for_a_turn_that_one_has_by_now_changes_nothing(
+    bench: Pieces, low: Channel, guest: Channel
+) -> None:
+    """Its program could not see it yet."""
+    beside(bench, low, guest)
+    bench.arbiter.look(True, MS)
+    bench.pieces(low, given=3, ended=2, opened=1, closed=1)
+    bench.gate(low)
+    bench.arbiter.glance(MS + 1)
+    bench.job_over(guest)
+    bench.arbiter.glance(MS + 2)
+    lease, index = page(low, 16), low.index
+    bench.gate(low)
+    assert not bench.arbiter.glance(MS + 3)
+    assert (page(low, 16), low.index) == (lease, index)
+    assert is_open(low)

@@ -97,6 +97,9 @@ class Arbiter:
             if message.units and channel.turns and message.units == channel.asks:
                 return  # it was seen before it was heard
             channel.asks = message.units or channel.asks
+            if message.units and turns.goes_again(channel):
+                self._asked(channel, now_ns)
+                return
             self._close_gates(channel)
             self._submitted(channel, message, now_ns)
             self._asked(channel, now_ns)
@@ -132,12 +135,16 @@ class Arbiter:
         """What programs say by their pages alone: saying it in a message would cost the important
         ones more than the rest of it. Whether somebody said something."""
         changed = False
+        self._handover.look(now_ns, 0)
         for channel in list(self._turners):
             pages = channel.pages
             if pages is None or channel.task is None:
                 continue
             asks, busy = pages.asks, pages.busy
-            if asks != channel.asks and busy:
+            if asks != channel.asks and turns.goes_again(channel):
+                channel.asks = asks
+                self._asked(channel, now_ns)
+            elif asks != channel.asks and busy:
                 channel.asks, changed = asks, True
                 self.online.settle(now_ns)
                 self._close_gates(channel)
@@ -147,6 +154,8 @@ class Arbiter:
                 channel.asks, changed = asks, True
                 self.online.settle(now_ns)
                 self._released(channel, now_ns, rests=True)
+            elif turns.has_stopped(channel):
+                changed = True
         if changed:
             self.decide(now_ns)
         return changed
@@ -213,6 +222,7 @@ class Arbiter:
             # It had begun with the asking, and was done before the answer.
             self._withdraw(channel, now_ns)
         if channel.turns and rests and self.bounds.tick_ns is None:
+            self._part_beside(channel, now_ns)
             self._handover.job_over(channel, now_ns)
         if channel.leased:
             self._part(channel, now_ns)
@@ -298,7 +308,7 @@ class Arbiter:
         elif not wanted:
             holder.wanted_ns = None
         if holder.pages is not None:
-            holder.pages.set_wanted(turns.is_wanted(self.engine, holder))
+            holder.pages.set_wanted(turns.is_wanted(self.engine, holder, self.online.channels))
 
     def _let_go(self, group: Group, now_ns: int) -> None:
         """The engine decided; tell the program."""
@@ -328,7 +338,9 @@ class Arbiter:
     def next_timer_ns(self) -> int | None:
         """When `tick` has something to do."""
         online = self.online.channels
-        times = [self._due_ns, self._back.next_ns, self._handover.next_ns]
+        times = [self._due_ns, self._back.next_ns]
+        if not self._looking:  # else it is looked at with the pages
+            times.append(self._handover.next_ns)
         times.append(self.engine.next_timer_ns())
         times.extend(c.keep_ns for c in online if c.leased and not c.revoked)
         times.extend(turns.period_ends_ns(c) for c in online)
@@ -339,6 +351,8 @@ class Arbiter:
         if drains and wanted:
             look_ns = turns.DRAIN_SPIN_NS if self._looking else turns.DRAIN_NS
             times.append(self.engine.now_ns + look_ns)
+        elif drains and len(online) > 1:
+            times.append(self.engine.now_ns + turns.DRAIN_NS)
         elif any(c.pages is not None and c.pages.gated for c in drains):  # it may say nothing
             times.append(self.engine.now_ns + turns.DRAIN_ALONE_NS)
         soonest_ns = min((time for time in times if time is not None), default=None)
@@ -352,7 +366,15 @@ class Arbiter:
         if not holder.turns or holder.pages is None or not holder.pages.client.pending:
             return
         if not turns.is_over(holder, now_ns):
+            holder.asks = holder.pages.asks
             self._submit(holder, 0, now_ns)
+
+    def _part_beside(self, channel: Channel, now_ns: int) -> None:
+        """Turns that were taken back for this one's job, which went beside them and is over. What
+        is left of them is on the GPU in any case, and nobody needs to wait for its end."""
+        for other in list(self.online.channels):
+            if other is not channel and turns.will_ask(other):
+                self._part(other, now_ns)
 
     # -- leases ------------------------------------------------------------------------------
 

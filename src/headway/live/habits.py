@@ -20,7 +20,7 @@ PART = 16
 """By such a part of a period intervals may differ, but by at least and at most so much:"""
 LEAST_NS = 200_000
 MOST_NS = 1_000_000
-ALIKE_NS = 300_000
+ALIKE_NS = 600_000
 """Jobs whose lengths differ by no more than that take about as long."""
 LEAD_NS = 500_000
 LEAD_PART = 20
@@ -81,12 +81,13 @@ class Habit:
         return median_low(self._lengths) if self._lengths else 0
 
     @property
-    def length_ns(self) -> int | None:
-        """The same if all take about as long; the longest and the shortest do not count."""
+    def lengths_ns(self) -> tuple[int, int] | None:
+        """From how long to how long jobs take, if that is about the same; the longest and the
+        shortest do not count."""
         if len(self._lengths) < SEEN:
             return None
         _, *most, _ = sorted(self._lengths)
-        return self.job_ns if most[-1] - most[0] <= ALIKE_NS else None
+        return (most[0], most[-1]) if most[-1] - most[0] <= ALIKE_NS else None
 
     def _period_ns(self) -> int | None:
         """The longest and the shortest do not count: one late job makes one of each."""

@@ -18,9 +18,9 @@ from headway.live.channel import Channel
 from headway.live.holding import HoldBack
 
 LEAD_NS = 300_000
-"""So long before a job should be over."""
+"""So long before a job can be over."""
 LATE_NS = 300_000
-"""So long after it, if it is not, the gate closes again."""
+"""So long after it should be, if it is not, the gate closes again."""
 SHORT_NS = 1_500_000
 """A job that takes longer may not be over within a time slice of the GPU."""
 LOOK_NS = 100_000
@@ -42,7 +42,7 @@ class Handover:
         self._by_task = by_task
         self._back = back
         self._job: tuple[Channel, int] | None = None
-        """Whose it is, and when it should be over."""
+        """Whose it is, and when it should be over at the latest."""
         self._opened: Channel | None = None
         self.next_ns: int | None = None
         """When to look again."""
@@ -56,7 +56,7 @@ class Handover:
     def job_began(self, channel: Channel, now_ns: int) -> None:
         """By somebody who asks for a turn; while a more important one has its, that is what is
         waited for."""
-        task, length_ns = channel.task, channel.habit.length_ns if channel.habit else None
+        task, lengths_ns = channel.task, channel.habit.lengths_ns if channel.habit else None
         running = None if self._job is None else self._job[0].task
         if task is None or (
             running is not None and running is not task and running.rank < task.rank
@@ -65,12 +65,14 @@ class Handover:
         self._job = self.next_ns = None
         if channel.beside or not task.policy.at_once:
             return
-        if length_ns is not None and length_ns <= SHORT_NS:
-            self._job = channel, now_ns + length_ns
-            self.next_ns = now_ns + max(length_ns - LEAD_NS, length_ns // 2)
+        if lengths_ns is not None and lengths_ns[0] <= SHORT_NS:
+            shortest_ns, longest_ns = lengths_ns
+            self._job = channel, now_ns + longest_ns
+            self.next_ns = now_ns + max(shortest_ns - LEAD_NS, shortest_ns // 2)
 
-    def look(self, now_ns: int) -> None:
-        """Open the gate if it is time, or close it if that is over."""
+    def look(self, now_ns: int, again_ns: int = LOOK_NS) -> None:
+        """Open the gate if it is time, or close it if that is over. If the program does not wait
+        yet, look again so much later."""
         if self._job is None or self.next_ns is None or now_ns < self.next_ns:
             return
         channel, over_ns = self._job
@@ -80,7 +82,7 @@ class Handover:
         elif channel.pages is not None and channel.pages.waiting and self._open(channel, now_ns):
             self.next_ns = over_ns + LATE_NS
         else:
-            self.next_ns = now_ns + LOOK_NS
+            self.next_ns = now_ns + again_ns
 
     def job_over(self, channel: Channel, now_ns: int) -> None:
         """Who is next is decided on after this; mostly it is plain."""

@@ -16,10 +16,13 @@ import threading
 
 from headway.live.protocol import (
     CLIENT_PAGE_SIZE,
+    CLOSED_AT,
     GATED_AT,
     JOBS_AT,
     MAGIC,
+    MARKS_SIZE,
     OPEN_AT,
+    OPENED_AT,
     PAGE,
     PIECE_NS_AT,
     VERSION,
@@ -273,6 +276,14 @@ class Pages:
     def waiting(self) -> bool:
         """It waits for the GPU."""
         return bool(self._client and self._words.waiting.value)
+
+    @property
+    def trails(self) -> bool:
+        """Pieces are on the GPU, or may be."""
+        if not self._client:
+            return False
+        opened = ctypes.string_at(self._client + OPENED_AT, MARKS_SIZE)
+        return opened != ctypes.string_at(self._client + CLOSED_AT, MARKS_SIZE)
 
     @property
     def piece_ns(self) -> int:

@@ -35,6 +35,9 @@ GATED_AT: Final = _PIECES_AT
 OPEN_AT: Final = _PIECES_AT + 4
 """The one word of the client's page that the daemon writes: the GPU waits for it."""
 PIECE_NS_AT: Final = _PIECES_AT + 8
+OPENED_AT: Final = _PIECES_AT + _PIECES.size + 2 * _MARKS.size
+CLOSED_AT: Final = OPENED_AT + _MARKS.size
+MARKS_SIZE: Final = _MARKS.size
 _WAITING = struct.Struct("<I4x")
 WAITING_AT: Final = _PIECES_AT + _PIECES.size + 4 * _MARKS.size
 CLIENT_PAGE_SIZE: Final = WAITING_AT + _WAITING.size

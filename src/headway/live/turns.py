@@ -84,11 +84,31 @@ def _slice_ns(engine: Engine, task: Task) -> int:
     return max(SLICE_NS, shortest_ns // SLICES)
 
 
-def is_wanted(engine: Engine, holder: Channel) -> bool:
-    """Whether the holder should say that it is done: equals wait for its slice to be over."""
-    if not engine.queue.entries or holder.task is None:
+def is_wanted(engine: Engine, holder: Channel, online: Collection[Channel]) -> bool:
+    """Whether the holder should say that it is done: equals wait for its slice to be over. Somebody
+    beside it whose turn was taken back will want it again."""
+    if holder.task is None:
         return False
+    if not engine.queue.entries:
+        return any(will_ask(other) for other in online if other is not holder)
     return engine.best_ready_rank() != holder.task.rank
+
+
+def will_ask(holder: Channel) -> bool:
+    """Its turn was taken back, and more of its work waits, or may."""
+    return holder.revoked and holder.turns and holder.pages is not None and holder.pages.gated
+
+
+def goes_again(channel: Channel) -> bool:
+    """It asked for a turn that it has by now, and does not wait for an answer."""
+    pages = channel.pages
+    return channel.leased and not channel.revoked and pages is not None and pages.gated
+
+
+def has_stopped(holder: Channel) -> bool:
+    """A turn was taken back, and what was on the GPU is done. No more than a hint: of what is not
+    in pieces this says nothing."""
+    return will_ask(holder) and holder.pages is not None and not holder.pages.trails
 
 
 def budget_left_ns(holder: Channel) -> int | None:

@@ -328,6 +328,10 @@ int main(void) {
             say("launched", error);
         }
         IF("sync") say("synced", cu.StreamSynchronize(stream));
+        IF("read") { /* to pageable memory: it is there when the call comes back */
+            uint32_t words[WORDS];
+            say("read", cu.MemcpyDtoHAsync(words, memory, sizeof words, stream));
+        }
         IF("query") say("queried", cu.StreamQuery(stream));
         IF("crash") say("crashed", cu.LaunchKernel(kernel("crash"), 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL));
         IF("wrong") say("wrong", work((CUstream)&word, 10));
