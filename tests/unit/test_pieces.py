@@ -616,6 +616,25 @@ def test_who_stopped_for_a_job_beside_it_goes_on_when_that_is_over(
     assert is_leased(guest)
 
 
+@pytest.mark.parametrize("looks", [True, False])
+def test_who_has_nothing_else_to_do_keeps_its_turn_until_its_work_is_done(
+    bench: Pieces, low: Channel, guest: Channel, looks: bool
+) -> None:
+    """It would only have to ask again."""
+    bench.write(low, PIECE_NS, "<Q", 5 * MS)
+    bench.announce(low, 0)
+    bench.pieces(low, given=1, ended=0, opened=1, closed=0)
+    bench.announce(guest, MS)
+    bench.arbiter.look(looks, MS)
+    bench.job_over(guest)
+    bench.arbiter.glance(2 * MS)
+    bench.run_until(2 * MS)
+    assert low in bench.arbiter.online.channels
+    bench.rest(low, 3 * MS)
+    bench.announce(low, 3 * MS)
+    assert is_leased(low)
+
+
 def test_it_does_not_go_on_without_a_budget(bench: Pieces, guest: Channel) -> None:
     poor = bench.turner("poor", 1, reserve=ReserveSpec("pe", MS, 1000 * MS))
     beside(bench, poor, guest)

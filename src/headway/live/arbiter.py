@@ -351,7 +351,7 @@ class Arbiter:
         if drains and wanted:
             look_ns = turns.DRAIN_SPIN_NS if self._looking else turns.DRAIN_NS
             times.append(self.engine.now_ns + look_ns)
-        elif drains and len(online) > 1:
+        elif len(online) > 1 and any(turns.will_ask(c) for c in drains):
             times.append(self.engine.now_ns + turns.DRAIN_NS)
         elif any(c.pages is not None and c.pages.gated for c in drains):  # it may say nothing
             times.append(self.engine.now_ns + turns.DRAIN_ALONE_NS)

@@ -18,6 +18,7 @@ from headway.live.protocol import (
     CLIENT_PAGE_SIZE,
     CLOSED_AT,
     GATED_AT,
+    GIVEN_AT,
     JOBS_AT,
     MAGIC,
     MARKS_SIZE,
@@ -280,10 +281,15 @@ class Pages:
     @property
     def trails(self) -> bool:
         """Pieces are on the GPU, or may be."""
-        if not self._client:
-            return False
-        opened = ctypes.string_at(self._client + OPENED_AT, MARKS_SIZE)
-        return opened != ctypes.string_at(self._client + CLOSED_AT, MARKS_SIZE)
+        return bool(self._client) and self._marks(OPENED_AT) != self._marks(CLOSED_AT)
+
+    @property
+    def pending(self) -> bool:
+        """Pieces wait for the gate."""
+        return self.gated and self._marks(GIVEN_AT) != self._marks(OPENED_AT)
+
+    def _marks(self, at: int) -> bytes:
+        return ctypes.string_at(self._client + at, MARKS_SIZE)
 
     @property
     def piece_ns(self) -> int:

@@ -35,7 +35,8 @@ GATED_AT: Final = _PIECES_AT
 OPEN_AT: Final = _PIECES_AT + 4
 """The one word of the client's page that the daemon writes: the GPU waits for it."""
 PIECE_NS_AT: Final = _PIECES_AT + 8
-OPENED_AT: Final = _PIECES_AT + _PIECES.size + 2 * _MARKS.size
+GIVEN_AT: Final = _PIECES_AT + _PIECES.size
+OPENED_AT: Final = GIVEN_AT + 2 * _MARKS.size
 CLOSED_AT: Final = OPENED_AT + _MARKS.size
 MARKS_SIZE: Final = _MARKS.size
 _WAITING = struct.Struct("<I4x")

@@ -95,8 +95,8 @@ def is_wanted(engine: Engine, holder: Channel, online: Collection[Channel]) -> b
 
 
 def will_ask(holder: Channel) -> bool:
-    """Its turn was taken back, and more of its work waits, or may."""
-    return holder.revoked and holder.turns and holder.pages is not None and holder.pages.gated
+    """Its turn was taken back, and more of its work waits."""
+    return holder.revoked and holder.turns and holder.pages is not None and holder.pages.pending
 
 
 def goes_again(channel: Channel) -> bool:
