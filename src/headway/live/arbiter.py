@@ -373,7 +373,8 @@ class Arbiter:
         """Turns that were taken back for this one's job, which went beside them and is over. What
         is left of them is on the GPU in any case, and nobody needs to wait for its end."""
         for other in list(self.online.channels):
-            if other is not channel and turns.will_ask(other):
+            stopped = other is not channel and other.revoked and other.turns
+            if stopped and other.pages is not None and other.pages.gated:
                 self._part(other, now_ns)
 
     # -- leases ------------------------------------------------------------------------------
