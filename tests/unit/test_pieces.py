@@ -662,3 +662,96 @@ def test_asking_for_a_turn_that_one_has_by_now_changes_nothing(
     assert not bench.arbiter.glance(MS + 3)
     assert (page(low, 16), low.index) == (lease, index)
     assert is_open(low)
+
+
+def test_where_there_are_ticks_what_went_first_ends_first_too(ticking: Pieces) -> None:
+    low = ticking.turner("low", 1)
+    guest = ticking.turner("guest", 9, policy="overlap")
+    ticking.announce(low, 0)
+    ticking.run_until(10 * MS)
+    ticking.pieces(low, given=3, ended=2, opened=1, closed=0)
+    ticking.announce(guest, 11 * MS)
+    ticking.run_until(20 * MS)
+    assert is_leased(guest)
+    ticking.rest(guest, 21 * MS)
+    assert not is_leased(low)
+    ticking.run_until(30 * MS)
+    assert is_leased(low)
+    rules = {violation.rule for violation in ticking.checker.violations}
+    assert "sequence" not in rules
+
+
+MOVES = st.lists(
+    st.tuples(
+        st.sampled_from(["ask", "over", "begin", "end", "give", "look", "wait"]), st.booleans()
+    ),
+    max_size=60,
+)
+
+
+@given(steps=MOVES, policy=st.sampled_from(["prt", "overlap"]), ticks=st.booleans())
+@settings(max_examples=150)
+def test_whatever_happens_the_rules_hold_and_whoever_waits_goes_in_the_end(
+    steps: list[tuple[str, bool]], policy: str, ticks: bool
+) -> None:
+    """Two programs with pieces, in any order: they ask, begin and end pieces, and are done."""
+    with closing(Pieces()) as bench:
+        if ticks:
+            bounds = Bounds(HOLD_NS, tick_ns=MS)
+            bench.arbiter = Arbiter(bench.engine, lambda _: None, bounds)
+        both = {False: bench.turner("low", 1), True: bench.turner("high", 9, policy=policy)}
+        counts = {channel: [0, 0, 0] for channel in both.values()}  # given, opened, closed
+        now_ns, looks = 0, False
+        for step, which in steps:
+            now_ns += MS // 4
+            channel = both[which]
+            if step == "ask" and not is_busy(channel):
+                counts[channel][0] += 1
+                show(bench, channel, counts[channel])
+                bench.gate(channel) if looks else bench.announce(channel, now_ns)
+            elif step == "give" and is_busy(channel):
+                counts[channel][0] += 1
+            elif step == "begin" and is_open(channel) and counts[channel][1] < counts[channel][0]:
+                counts[channel][1] += counts[channel][1] == counts[channel][2]
+            elif step == "end" and counts[channel][2] < counts[channel][1]:
+                counts[channel][2] += 1
+            elif step == "over" and is_busy(channel) and len(set(counts[channel])) == 1:
+                finish(bench, channel, now_ns, looks=looks)
+            elif step == "look" and not ticks:
+                looks = not looks
+                bench.arbiter.look(looks, now_ns)
+            show(bench, channel, counts[channel])
+            if looks:
+                bench.arbiter.glance(now_ns)
+            bench.run_until(now_ns)
+        for _ in range(20):  # all that waits is done, the important one's first
+            for channel in (both[True], both[False]):
+                now_ns += MS
+                given_, opened, _ = counts[channel]
+                counts[channel] = [given_] * 3 if is_open(channel) else [given_, opened, opened]
+                show(bench, channel, counts[channel])
+                if is_busy(channel) and len(set(counts[channel])) == 1:
+                    finish(bench, channel, now_ns, looks=looks)
+                if looks:
+                    bench.arbiter.glance(now_ns)
+                bench.run_until(now_ns)
+        assert not any(is_busy(channel) for channel in both.values()), "nobody waits for ever"
+        rules = {violation.rule for violation in bench.checker.violations}
+        assert rules <= ({"work-conserving"} if ticks else set())
+
+
+def is_busy(channel: Channel) -> bool:
+    assert channel.pages is not None
+    return channel.pages.busy
+
+
+def show(bench: Pieces, channel: Channel, counts: list[int]) -> None:
+    given_, opened, closed = counts
+    bench.pieces(channel, given=given_, ended=given_, opened=opened, closed=closed)
+
+
+def finish(bench: Pieces, channel: Channel, now_ns: int, *, looks: bool) -> None:
+    """Its job is over, as its program says."""
+    bench.job_over(channel)
+    if not looks:
+        bench.arbiter.heard(channel, Message(RELEASE, channel.seq, frame=True), now_ns)

@@ -221,9 +221,10 @@ class Arbiter:
                 return  # it says so of the turn before
             # It had begun with the asking, and was done before the answer.
             self._withdraw(channel, now_ns)
-        if channel.turns and rests and self.bounds.tick_ns is None:
+        if channel.turns and rests:
             self._part_beside(channel, now_ns)
-            self._handover.job_over(channel, now_ns)
+            if self.bounds.tick_ns is None:
+                self._handover.job_over(channel, now_ns)
         if channel.leased:
             self._part(channel, now_ns)
         if not channel.turns or task.waiting is not None:  # or it has begun again meanwhile
