@@ -33,7 +33,7 @@ from benchmarks.gpu.results import Outcome
 from benchmarks.gpu.stage import Stage, opened
 
 SECTIONS: dict[str, tuple[Callable[[Stage, bool], Outcome], int, int]] = {
-    "pairs": (pairs.measure, 170, 70),
+    "pairs": (pairs.measure, 180, 80),
     "overhead": (overhead.measure, 270, 90),
     "shares": (shares.measure, 80, 20),
     "torch": (inference.measure, 230, 30),

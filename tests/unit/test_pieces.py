@@ -587,6 +587,20 @@ def test_that_a_piece_beside_a_job_is_done_is_seen_at_once(
     assert is_open(low)
 
 
+def test_it_is_not_done_while_other_work_of_it_is_on_the_gpu(
+    bench: Pieces, low: Channel, guest: Channel
+) -> None:
+    beside(bench, low, guest)
+    bench.arbiter.look(True, MS)
+    bench.pieces(low, given=3, ended=2, opened=1, closed=1)
+    bench.mark(low, issued=1, done=0)
+    assert not bench.arbiter.glance(MS + 1)
+    assert not waits(low)
+    bench.mark(low, issued=1, done=1)
+    assert bench.arbiter.glance(MS + 2)
+    assert waits(low)
+
+
 def test_where_nobody_looks_all_the_time_it_is_soon(
     bench: Pieces, low: Channel, guest: Channel
 ) -> None:

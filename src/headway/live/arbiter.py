@@ -154,7 +154,7 @@ class Arbiter:
                 channel.asks, changed = asks, True
                 self.online.settle(now_ns)
                 self._released(channel, now_ns, rests=True)
-            elif turns.has_stopped(channel):
+            elif turns.has_stopped(channel, now_ns):
                 changed = True
         if changed:
             self.decide(now_ns)

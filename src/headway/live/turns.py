@@ -105,10 +105,12 @@ def goes_again(channel: Channel) -> bool:
     return channel.leased and not channel.revoked and pages is not None and pages.gated
 
 
-def has_stopped(holder: Channel) -> bool:
-    """A turn was taken back, and what was on the GPU is done. No more than a hint: of what is not
-    in pieces this says nothing."""
-    return will_ask(holder) and holder.pages is not None and not holder.pages.trails
+def has_stopped(holder: Channel, now_ns: int) -> bool:
+    """A turn was taken back, what was on the GPU is done, and more waits. The first two looks are
+    quick, and mostly enough to see that it is not so."""
+    if not will_ask(holder) or holder.pages is None or holder.pages.trails:
+        return False
+    return not drains(holder, now_ns)
 
 
 def budget_left_ns(holder: Channel) -> int | None:
