@@ -697,34 +697,41 @@ def test_where_there_are_ticks_what_went_first_ends_first_too(ticking: Pieces) -
 
 MOVES = st.lists(
     st.tuples(
-        st.sampled_from(["ask", "over", "begin", "end", "give", "look", "wait"]), st.booleans()
+        st.sampled_from(["give", "begin", "end", "over", "look", "wait"]),
+        st.integers(0, 2),
     ),
     max_size=60,
 )
 
 
-@given(steps=MOVES, policy=st.sampled_from(["prt", "overlap"]), ticks=st.booleans())
-@settings(max_examples=150)
+POLICIES = st.sampled_from(["prt", "overlap"])
+
+
+@given(steps=MOVES, policies=st.tuples(POLICIES, POLICIES, POLICIES), ticks=st.booleans())
+@settings(max_examples=200)
 def test_whatever_happens_the_rules_hold_and_whoever_waits_goes_in_the_end(
-    steps: list[tuple[str, bool]], policy: str, ticks: bool
+    steps: list[tuple[str, int]], policies: tuple[str, str, str], ticks: bool
 ) -> None:
-    """Two programs with pieces, in any order: they ask, begin and end pieces, and are done."""
+    """Three programs with pieces, in any order: they give, begin and end pieces, and are done."""
     with closing(Pieces()) as bench:
         if ticks:
             bounds = Bounds(HOLD_NS, tick_ns=MS)
             bench.arbiter = Arbiter(bench.engine, lambda _: None, bounds)
-        both = {False: bench.turner("low", 1), True: bench.turner("high", 9, policy=policy)}
-        counts = {channel: [0, 0, 0] for channel in both.values()}  # given, opened, closed
+        names = ("low", "middle", "high")
+        turners = [
+            bench.turner(name, 1 + level, policy=policy)
+            for level, (name, policy) in enumerate(zip(names, policies, strict=True))
+        ]
+        counts = {channel: [0, 0, 0] for channel in turners}  # given, opened, closed
         now_ns, looks = 0, False
         for step, which in steps:
             now_ns += MS // 4
-            channel = both[which]
-            if step == "ask" and not is_busy(channel):
+            channel = turners[which]
+            if step == "give":
                 counts[channel][0] += 1
                 show(bench, channel, counts[channel])
-                bench.gate(channel) if looks else bench.announce(channel, now_ns)
-            elif step == "give" and is_busy(channel):
-                counts[channel][0] += 1
+                if not is_busy(channel) or not (is_leased(channel) or is_known(channel)):
+                    bench.gate(channel) if looks else bench.announce(channel, now_ns)
             elif step == "begin" and is_open(channel) and counts[channel][1] < counts[channel][0]:
                 counts[channel][1] += counts[channel][1] == counts[channel][2]
             elif step == "end" and counts[channel][2] < counts[channel][1]:
@@ -738,8 +745,8 @@ def test_whatever_happens_the_rules_hold_and_whoever_waits_goes_in_the_end(
             if looks:
                 bench.arbiter.glance(now_ns)
             bench.run_until(now_ns)
-        for _ in range(20):  # all that waits is done, the important one's first
-            for channel in (both[True], both[False]):
+        for _ in range(20):  # all that waits is done, the most important one's first
+            for channel in reversed(turners):
                 now_ns += MS
                 given_, opened, _ = counts[channel]
                 counts[channel] = [given_] * 3 if is_open(channel) else [given_, opened, opened]
@@ -749,7 +756,7 @@ def test_whatever_happens_the_rules_hold_and_whoever_waits_goes_in_the_end(
                 if looks:
                     bench.arbiter.glance(now_ns)
                 bench.run_until(now_ns)
-        assert not any(is_busy(channel) for channel in both.values()), "nobody waits for ever"
+        assert not any(is_busy(channel) for channel in turners), "nobody waits for ever"
         rules = {violation.rule for violation in bench.checker.violations}
         assert rules <= ({"work-conserving"} if ticks else set())
 
