@@ -678,6 +678,19 @@ def test_asking_for_a_turn_that_one_has_by_now_changes_nothing(
     assert is_open(low)
 
 
+def test_who_asks_because_its_gate_was_just_closed_is_heard(bench: Pieces) -> None:
+    """Both ask between two looks: the lease that is there when the second is looked at is not."""
+    high = bench.turner("high", 9, policy="overlap")
+    low = bench.turner("low", 1)
+    bench.announce(low, 0)
+    bench.arbiter.look(True, 0)
+    bench.gate(high)
+    bench.gate(low)
+    assert bench.arbiter.glance(MS)
+    assert is_leased(high)
+    assert waits(low)
+
+
 def test_where_there_are_ticks_what_went_first_ends_first_too(ticking: Pieces) -> None:
     low = ticking.turner("low", 1)
     guest = ticking.turner("guest", 9, policy="overlap")

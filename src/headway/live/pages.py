@@ -233,6 +233,10 @@ class Pages:
             with _fence:
                 pass
 
+    @property
+    def shows_lease(self) -> bool:
+        return bool(self._daemon and self._lease is not None and self._lease.value)
+
     def open_early(self) -> None:
         """Pieces may begin, unless they are held back: a lease will follow at once."""
         if self._daemon and not self._held:

@@ -100,9 +100,12 @@ def will_ask(holder: Channel) -> bool:
 
 
 def goes_again(channel: Channel) -> bool:
-    """It asked for a turn that it has by now, and does not wait for an answer."""
+    """It asked for a turn that it has by now, and does not wait for an answer. One whose lease was
+    closed in advance may have asked because of that."""
     pages = channel.pages
-    return channel.leased and not channel.revoked and pages is not None and pages.gated
+    if pages is None or not pages.gated or not pages.shows_lease:
+        return False
+    return channel.leased and not channel.revoked
 
 
 def has_stopped(holder: Channel, now_ns: int) -> bool:
