@@ -3,7 +3,6 @@ processes, with our clock."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -15,29 +14,10 @@ from headway.live import turns
 from headway.live.arbiter import Arbiter, Bounds
 from headway.live.channel import Channel
 from headway.live.protocol import RELEASE, Message
-from tests.unit.test_pieces import PIECE_NS, Pieces, is_known, is_open, waits
+from tests.unit.test_pieces import PIECE_NS, Pieces, bench, is_known, is_open, low, ticking, waits
 from tests.unit.test_turns import HOLD_NS, MS, is_leased, page
 
-
-@pytest.fixture
-def bench() -> Iterator[Pieces]:
-    bench = Pieces()
-    yield bench
-    assert bench.checker.violations == []
-    bench.close()
-
-
-@pytest.fixture
-def ticking() -> Iterator[Pieces]:
-    with closing(Pieces()) as bench:
-        bounds = Bounds(HOLD_NS, tick_ns=10 * MS)
-        bench.arbiter = Arbiter(bench.engine, lambda _: None, bounds)
-        yield bench
-
-
-@pytest.fixture
-def low(bench: Pieces) -> Channel:
-    return bench.turner("low", 1)
+__all__ = ["bench", "low", "ticking"]
 
 
 @pytest.fixture

@@ -341,7 +341,7 @@ def test_pages_that_are_closed_leave_the_gate_open(bench: Pieces, low: Channel) 
     os.close(kept)
     low.pages.set_lease(True)  # and nothing more is written
     low.pages.keep_lease()
-    assert not low.pages.client.pending
+    assert not low.pages.pending
 
 
 # -- looking at pages ------------------------------------------------------------

@@ -364,7 +364,7 @@ class Arbiter:
         its program may have nothing to say for long. One that gets nothing done has to say
         something first, or turn after turn would be its own."""
         self.online.end(holder, now_ns)
-        if not holder.turns or holder.pages is None or not holder.pages.client.pending:
+        if not holder.turns or holder.pages is None or not holder.pages.pending:
             return
         if not turns.is_over(holder, now_ns):
             holder.asks = holder.pages.asks

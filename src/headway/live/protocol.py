@@ -144,11 +144,6 @@ class ClientPage:
         return self.busy and (self.unmarked or self.marked or self.trails)
 
     @property
-    def pending(self) -> bool:
-        """Pieces wait for the gate."""
-        return self.gated and any(given != opened for given, _, opened, _ in self._lanes())
-
-    @property
     def runs(self) -> bool:
         """Pieces are on the GPU, to which nothing more is added."""
         return any(
