@@ -14,7 +14,17 @@ from headway.live import turns
 from headway.live.arbiter import Arbiter, Bounds
 from headway.live.channel import Channel
 from headway.live.protocol import RELEASE, Message
-from tests.unit.test_pieces import PIECE_NS, Pieces, bench, is_known, is_open, low, ticking, waits
+from tests.unit.test_pieces import (
+    GATED,
+    PIECE_NS,
+    Pieces,
+    bench,
+    is_known,
+    is_open,
+    low,
+    ticking,
+    waits,
+)
 from tests.unit.test_turns import HOLD_NS, MS, is_leased, page
 
 __all__ = ["bench", "low", "ticking"]
@@ -155,6 +165,99 @@ def test_who_asks_because_its_gate_was_just_closed_is_heard(bench: Pieces) -> No
     assert waits(low)
 
 
+@pytest.mark.parametrize("looks", [True, False])
+def test_asking_again_does_not_shorten_a_drain(bench: Pieces, low: Channel, looks: bool) -> None:
+    """A program far ahead gives pieces while what it has on the GPU drains, and asks for them."""
+    high = bench.turner("high", 9)
+    bench.announce(low, 0)
+    bench.pieces(low, given=3, ended=2, opened=1, closed=0)
+    bench.announce(high, MS)
+    bench.arbiter.look(looks, MS)
+    bench.pieces(low, given=4, ended=3, opened=1, closed=0)
+    if looks:
+        bench.gate(low)
+        assert not bench.arbiter.glance(MS + 1)
+    else:
+        bench.announce(low, MS + 1)
+    assert not is_leased(high)
+    bench.pieces(low, given=4, ended=3, opened=1, closed=1)
+    bench.run_until(MS + 1 + turns.DRAIN_NS)
+    assert is_leased(high)
+    assert waits(low)
+    bench.rest(high, 3 * MS)
+    assert is_leased(low)
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_who_got_nothing_done_but_asked_meanwhile_is_heard(
+    bench: Pieces, low: Channel, asks: bool
+) -> None:
+    """Its program may say it once, and wait."""
+    high = bench.turner("high", 9)
+    bench.announce(low, 0)
+    bench.pieces(low, given=3, ended=3, opened=1, closed=0)
+    bench.write(low, 16, "<Q", 3)  # work went through its gate
+    bench.announce(high, MS)
+    assert not turns.is_over(low, MS)
+    if asks:
+        bench.announce(low, 2 * MS)
+    bench.run_until(MS + HOLD_NS - 1)
+    bench.write(low, 8, "<I", 1)
+    low.progress_ns = low.since_lease_ns = MS + HOLD_NS - turns.QUIET_NS
+    bench.run_until(MS + HOLD_NS)
+    assert low.overdue == 1
+    assert waits(low) == asks
+
+
+def test_who_is_more_important_waits_for_a_drain_though_the_job_beside_it_is_over(
+    bench: Pieces, low: Channel
+) -> None:
+    """Unless it may go beside others itself."""
+    middle = bench.turner("middle", 5, policy="overlap")
+    high = bench.turner("high", 9)
+    beside(bench, low, middle)
+    bench.announce(high, 2 * MS)
+    bench.rest(middle, 3 * MS)
+    assert not is_leased(high)
+    bench.pieces(low, given=3, ended=2, opened=1, closed=1)
+    bench.run_until(3 * MS + turns.DRAIN_NS)
+    assert is_leased(high)
+    assert waits(low)
+
+
+def test_what_ran_until_a_job_came_is_charged_though_that_was_done_first(
+    bench: Pieces, guest: Channel
+) -> None:
+    """As where the job's program is killed while the other one drains."""
+    payer = bench.turner("payer", 1, reserve=ReserveSpec("pe", 50 * MS, 1000 * MS))
+    assert payer.task is not None
+    reserve = payer.task.reserve
+    assert reserve is not None
+    bench.announce(payer, 0)
+    bench.pieces(payer, given=3, ended=2, opened=1, closed=0)
+    bench.write(payer, 32, "<Q", 8 * MS)
+    bench.announce(guest, 10 * MS)
+    assert is_leased(guest)
+    bench.arbiter.remove(guest, 14 * MS)
+    assert reserve.budget_ns == 42 * MS
+    bench.pieces(payer, given=3, ended=2, opened=1, closed=1)
+    bench.run_until(20 * MS)
+    assert reserve.budget_ns == 42 * MS
+    assert is_leased(payer)
+
+
+def test_a_reserve_that_came_later_does_not_pay_for_that(
+    bench: Pieces, low: Channel, guest: Channel
+) -> None:
+    beside(bench, low, guest)
+    assert low.task is not None
+    bench.engine.set_reserve(low.task, ReserveSpec("pe", 5 * MS, 100 * MS), 3 * MS)
+    bench.arbiter.take_back(low, 3 * MS)
+    bench.arbiter.remove(guest, 4 * MS)
+    assert low.task.reserve is not None
+    assert low.task.reserve.budget_ns == 5 * MS
+
+
 def test_where_there_are_ticks_what_went_first_ends_first_too(ticking: Pieces) -> None:
     low = ticking.turner("low", 1)
     guest = ticking.turner("guest", 9, policy="overlap")
@@ -175,7 +278,7 @@ def test_where_there_are_ticks_what_went_first_ends_first_too(ticking: Pieces) -
 MOVES = st.lists(
     st.tuples(
         st.sampled_from(["give", "begin", "end", "over", "look", "wait"]),
-        st.integers(0, 1),
+        st.integers(0, 2),
     ),
     max_size=60,
 )
@@ -184,17 +287,17 @@ MOVES = st.lists(
 POLICIES = st.sampled_from(["prt", "overlap"])
 
 
-@given(steps=MOVES, policies=st.tuples(POLICIES, POLICIES), ticks=st.booleans())
-@settings(max_examples=200)
+@given(steps=MOVES, policies=st.tuples(POLICIES, POLICIES, POLICIES), ticks=st.booleans())
+@settings(max_examples=300)
 def test_whatever_happens_the_rules_hold_and_whoever_waits_goes_in_the_end(
-    steps: list[tuple[str, int]], policies: tuple[str, str], ticks: bool
+    steps: list[tuple[str, int]], policies: tuple[str, str, str], ticks: bool
 ) -> None:
-    """Two programs with pieces, in any order: they give, begin and end pieces, and are done."""
+    """Three programs with pieces, in any order: they give, begin and end pieces, and are done."""
     with closing(Pieces()) as bench:
         if ticks:
             bounds = Bounds(HOLD_NS, tick_ns=MS)
             bench.arbiter = Arbiter(bench.engine, lambda _: None, bounds)
-        names = ("low", "high")
+        names = ("low", "middle", "high")
         turners = [
             bench.turner(name, 1 + level, policy=policy)
             for level, (name, policy) in enumerate(zip(names, policies, strict=True))
@@ -204,10 +307,14 @@ def test_whatever_happens_the_rules_hold_and_whoever_waits_goes_in_the_end(
         for step, which in steps:
             now_ns += MS // 4
             channel = turners[which]
+            before = {turner for turner in turners if is_leased(turner)}
             if step == "give":
                 counts[channel][0] += 1
                 show(bench, channel, counts[channel])
-                if not is_busy(channel) or not (is_leased(channel) or is_known(channel)):
+                if is_leased(channel):
+                    bench.write(channel, 8, "<I", 1)
+                    bench.write(channel, GATED, "<I", 1)
+                elif not is_busy(channel) or not is_known(channel):
                     bench.gate(channel) if looks else bench.announce(channel, now_ns)
             elif step == "begin" and is_open(channel) and counts[channel][1] < counts[channel][0]:
                 counts[channel][1] += counts[channel][1] == counts[channel][2]
@@ -222,6 +329,8 @@ def test_whatever_happens_the_rules_hold_and_whoever_waits_goes_in_the_end(
             if looks:
                 bench.arbiter.glance(now_ns)
             bench.run_until(now_ns)
+            if not ticks:
+                assert_drained(turners, before, counts)
         for _ in range(20):  # all that waits is done, the most important one's first
             for channel in reversed(turners):
                 now_ns += MS
@@ -236,6 +345,18 @@ def test_whatever_happens_the_rules_hold_and_whoever_waits_goes_in_the_end(
         assert not any(is_busy(channel) for channel in turners), "nobody waits for ever"
         rules = {violation.rule for violation in bench.checker.violations}
         assert rules <= ({"work-conserving"} if ticks else set())
+
+
+def assert_drained(
+    turners: list[Channel], before: set[Channel], counts: dict[Channel, list[int]]
+) -> None:
+    """Who has its turn now and did not have it before found an empty GPU, unless its policy lets
+    it go beside others, or the work there is its own."""
+    for turner in turners:
+        assert turner.task is not None
+        if is_leased(turner) and turner not in before and not turner.task.policy.at_once:
+            others = [turner_ for turner_ in turners if turner_ is not turner]
+            assert all(counts[other][1] == counts[other][2] for other in others)
 
 
 def is_busy(channel: Channel) -> bool:

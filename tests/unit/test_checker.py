@@ -883,6 +883,27 @@ SEQUENCE: dict[str, Callable[[list[Event]], list[Event]]] = {
 }
 
 
+@pytest.mark.parametrize("policy", ["overlap", "prt"])
+@pytest.mark.parametrize("first", ["low", "high"])
+def test_sequence_only_who_went_beside_others_may_be_done_first(policy: str, first: str) -> None:
+    """What a policy lets through is its own rule."""
+    events: list[Event] = []
+    engine = Engine(observers=[Recorder(events.append)])
+    groups = []
+    for number, name in enumerate(("low", "high")):
+        task, _ = engine.add_task(name, 0, policy="overlap", priority=Fixed(number))
+        groups.append(Group(task, 0))
+        engine.submit(groups[-1], number)
+        assert engine.dispatch(number) is groups[-1]
+    for now_ns, group in enumerate(sorted(groups, key=lambda g: g.task.name != first), start=10):
+        engine.complete(group, now_ns - 1, now_ns)
+    if policy == "prt":
+        at = place(events, TaskAdded, task="high")
+        events = altered(events, at, policy="prt")
+    in_order = policy == "overlap" or first == "low"
+    assert ("sequence" in broken(events)) != in_order
+
+
 @pytest.mark.parametrize("breaks", SEQUENCE.values(), ids=SEQUENCE.keys())
 def test_sequence(breaks: Callable[[list[Event]], list[Event]]) -> None:
     assert "sequence" in broken(breaks(ht_run()))

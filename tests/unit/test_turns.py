@@ -206,6 +206,22 @@ def test_who_was_just_granted_may_take_a_while_to_wake_up(bench: Bench) -> None:
     assert is_leased(low)
 
 
+def test_who_did_a_job_is_awake_though_it_was_launched_before(bench: Bench) -> None:
+    """What waits on the GPU passed the gate long ago: then a pause is a pause."""
+    one, two = bench.turner("one"), bench.turner("two")
+    bench.ask(one, 0)
+    bench.ask(two, 1000)
+    bench.write(one, 8, "<I", 1)
+    bench.run_until(3 * MS)
+    bench.write(one, JOBS, "<Q", 1)
+    bench.write(one, 40, "<Q", 3 * MS)  # when it was done
+    bench.idle(one)
+    bench.run_until(3 * MS + turns.PAUSE_NS - 1)
+    assert is_leased(one)
+    bench.run_until(3 * MS + turns.PAUSE_NS)
+    assert is_leased(two)
+
+
 def test_equals_take_turns_of_a_slice_each(bench: Bench) -> None:
     one, two = bench.turner("one"), bench.turner("two")
     bench.begin(one, 0)

@@ -96,12 +96,13 @@ class Arbiter:
         if message.type == SUBMIT:
             if message.units and channel.turns and message.units == channel.asks:
                 return  # it was seen before it was heard
-            channel.asks = message.units or channel.asks
-            if message.units and turns.goes_again(channel):
-                self._asked(channel, now_ns)
-                return
-            self._close_gates(channel)
-            self._submitted(channel, message, now_ns)
+            if not (message.units and turns.will_ask(channel)):
+                channel.asks = message.units or channel.asks
+                if message.units and turns.goes_again(channel):
+                    self._asked(channel, now_ns)
+                    return
+                self._close_gates(channel)
+                self._submitted(channel, message, now_ns)
             self._asked(channel, now_ns)
         elif message.type == COMPLETE:
             self._completed(channel, message, now_ns)
@@ -144,7 +145,7 @@ class Arbiter:
             if asks != channel.asks and turns.goes_again(channel):
                 channel.asks = asks
                 self._asked(channel, now_ns)
-            elif asks != channel.asks and busy:
+            elif asks != channel.asks and busy and not turns.will_ask(channel):
                 channel.asks, changed = asks, True
                 self.online.settle(now_ns)
                 self._close_gates(channel)
@@ -364,18 +365,23 @@ class Arbiter:
         its program may have nothing to say for long. One that gets nothing done has to say
         something first, or turn after turn would be its own."""
         self.online.end(holder, now_ns)
-        if not holder.turns or holder.pages is None or not holder.pages.pending:
+        pages = holder.pages
+        if not holder.turns or pages is None or not pages.pending:
             return
-        if not turns.is_over(holder, now_ns):
-            holder.asks = holder.pages.asks
+        if pages.asks != holder.asks or not turns.is_over(holder, now_ns):
+            holder.asks = pages.asks
             self._submit(holder, 0, now_ns)
 
     def _part_beside(self, channel: Channel, now_ns: int) -> None:
         """Turns that were taken back for this one's job, which went beside them and is over. What
-        is left of them is on the GPU in any case, and nobody needs to wait for its end."""
+        is left of them is on the GPU in any case, and nobody needs to wait for its end, unless
+        somebody more important does."""
         for other in list(self.online.channels):
-            stopped = other is not channel and other.revoked and other.turns
-            if stopped and other.pages is not None and other.pages.gated:
+            if other is channel or not (other.revoked and other.turns) or other.task is None:
+                continue
+            if self.engine.queue.entries and self.engine.best_ready_rank() < other.task.rank:
+                continue
+            if other.pages is not None and other.pages.gated:
                 self._part(other, now_ns)
 
     # -- leases ------------------------------------------------------------------------------

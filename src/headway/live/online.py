@@ -30,9 +30,12 @@ class Online:
         """Whatever the channel has online is over.
 
         It ran from max(submit, previous finish) to now, where it was submitted when it was let
-        go."""
+        go. One that went beside another, which is still there: until then that one had run."""
         if channel not in self.channels:
             return
+        first, beside_ns = next(iter(self.channels)), channel.online_since_ns
+        if first is not channel and beside_ns is not None and beside_ns > first.booked_ns:
+            self._charge_part(first, beside_ns, now_ns)
         del self.channels[channel]
         group, since_ns = channel.group, channel.online_since_ns
         start_ns = now_ns if since_ns is None else max(since_ns, self._finished_ns)

@@ -67,7 +67,8 @@ def _wanted_ns(engine: Engine, holder: Channel, now_ns: int) -> int:
     equal = best_rank == task.rank
     slice_ns = holder.since_lease_ns + _slice_ns(engine, task)
     if not pages.busy:
-        if pages.passed == holder.passed_before:  # it may not have woken up yet
+        if (pages.passed, pages.jobs) == (holder.passed_before, holder.jobs):
+            # it may not have woken up yet
             return holder.since_lease_ns + WAKE_NS
         return min(slice_ns, pages.last_ns + PAUSE_NS) if equal else now_ns
     if equal:
@@ -95,7 +96,8 @@ def is_wanted(engine: Engine, holder: Channel, online: Collection[Channel]) -> b
 
 
 def will_ask(holder: Channel) -> bool:
-    """Its turn was taken back, and more of its work waits."""
+    """Its turn was taken back, and more of its work waits: the next one is asked for when what is
+    on the GPU is done, and not before, whatever its program says meanwhile."""
     return holder.revoked and holder.turns and holder.pages is not None and holder.pages.pending
 
 

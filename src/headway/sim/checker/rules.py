@@ -61,8 +61,9 @@ RULES: Final[dict[str, str]] = {
     ),
     "sequence": (
         "Time does not run backwards; groups are submitted, dispatched and completed in this order"
-        " and one after the other; executions on one GPU do not overlap; what is charged of a group"
-        " that goes on was executed, and not charged before; nothing follows the end."
+        " and one after the other (but one that overlap let go beside others may be done first);"
+        " executions on one GPU do not overlap; what is charged of a group that goes on was"
+        " executed, and not charged before; nothing follows the end."
     ),
 }
 
