@@ -88,15 +88,18 @@ void hw_lanes_show(void) {
 }
 
 /* Pieces wait for the gate, so from when to when they ran is not known. But if it was open since the last booking, and
- * there was something to do at both, they ran all the time. */
-static bool ran_all_the_time(void) {
+ * there was something to do at both, they ran all the time: since then. 0: it is not known. */
+static uint64_t ran_since(uint64_t now) {
+    static uint64_t booked_ns;
     static uint32_t lease_before;
     static bool fed_before;
     uint32_t lease = hw.channel->daemon ? __atomic_load_n(&hw.channel->daemon->lease, __ATOMIC_ACQUIRE) : 0;
     bool fed = hw_lanes_in_flight(), all = fed && fed_before && lease && lease == lease_before;
+    uint64_t since = all ? booked_ns : 0;
     lease_before = lease;
     fed_before = fed;
-    return all;
+    booked_ns = now;
+    return since;
 }
 
 /* How much longer than predicted pieces take that follow each other: that of a few of them says little, for it is seen
@@ -126,6 +129,10 @@ void hw_lanes_book(uint64_t now, bool exact) {
     }
     bool follows = start < hw.finished_ns;
     if (follows) start = hw.finished_ns;
+    bool gated = found[0].gated;
+    uint64_t since = ran_since(now);
+    /* Before that, as long as the gate may have been closed, no more than one of them was on the GPU. */
+    if (gated && since && start + found[0].sum.ns < since) start = since - found[0].sum.ns;
     uint64_t took = now > start ? now - start : 0;
     for (uint32_t i = 0; i < found_count; i++) {
         struct batch *b = &found[i];
@@ -134,9 +141,8 @@ void hw_lanes_book(uint64_t now, bool exact) {
         if (b->works) hw_cost_learn(&b->sum, (struct hw_sight){part, follows && late, !exact}, b->doubtful);
         hw.flight_ns -= b->sum.ns < hw.flight_ns ? b->sum.ns : hw.flight_ns;
     }
-    bool gated = found[0].gated, all = ran_all_the_time();
-    if (gated) keep_pace(took, cost, all && follows);
-    uint64_t ran = exact || (gated && all) || took < cost ? took : cost;
+    if (gated) keep_pace(took, cost, since && follows);
+    uint64_t ran = exact || (gated && since) || took < cost ? took : cost;
     if (hw.channel->page) hw.channel->page->used_ns += ran;
     /* Pieces are looked at late: when the last one was probably done is where the next began. */
     uint64_t finish = gated ? start + ran : now;

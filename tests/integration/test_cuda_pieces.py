@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import statistics
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -27,6 +28,8 @@ LAUNCHES = 20
 """Each may be a piece of its own."""
 LEARNED = 8
 """What a kernel takes is known once it was seen so often."""
+USED_AT = 32
+"""Where a program's page says so."""
 
 
 @pytest.fixture
@@ -43,15 +46,24 @@ def fates(managed: cuda.Managed, log: Path, *options: str) -> cuda.Program:
     return program
 
 
-def done(log: Path, program: cuda.Program) -> list[tuple[str, int]]:
-    """What the GPU has done for it, and when each of that began."""
+def done(log: Path, program: cuda.Program) -> list[tuple[str, int, int]]:
+    """What the GPU has done for it, from when until when."""
     lines = [line.split() for line in log.read_text().splitlines() if line.count(" ") == 4]
-    return [(kind, int(start)) for pid, _, kind, start, _ in lines if int(pid) == program.pid]
+    return [(kind, int(a), int(b)) for pid, _, kind, a, b in lines if int(pid) == program.pid]
+
+
+def spins(log: Path, program: cuda.Program) -> list[tuple[int, int]]:
+    """From when until when its kernels were on the GPU that are over."""
+    return [(start, end) for kind, start, end in done(log, program) if kind == "spin_us"]
 
 
 def kernels(log: Path, program: cuda.Program) -> list[int]:
-    """When its kernels that are over began on the GPU."""
-    return [start for kind, start in done(log, program) if kind == "spin_us"]
+    """When they began."""
+    return [start for start, _ in spins(log, program)]
+
+
+def wait_for_kernels(log: Path, program: cuda.Program, number: int) -> None:
+    wait_until(lambda: len(kernels(log, program)) >= number, f"{number} kernels are done")
 
 
 def rival(managed: cuda.Managed) -> Client:
@@ -82,6 +94,16 @@ def wait_at_gate(managed: cuda.Managed, log: Path, program: cuda.Program) -> int
     wait_until(lambda: managed.entry(program)["state"] == "waiting", "it waits")
     assert len(kernels(log, program)) == before
     return before
+
+
+def said_ns(program: cuda.Program) -> int:
+    """What it says it has used of the GPU, in the page that it shares with the daemon."""
+    proc = Path(f"/proc/{program.pid}")
+    maps = (proc / "maps").read_text().splitlines()
+    address = next(line.partition("-")[0] for line in maps if "/memfd:headway-client" in line)
+    with (proc / "mem").open("rb") as memory:
+        memory.seek(int(address, 16) + USED_AT)
+        return int.from_bytes(memory.read(8), sys.byteorder)
 
 
 @contextlib.contextmanager
@@ -115,6 +137,32 @@ def check_gate(turns: list[tuple[int, int]], begun: list[int]) -> None:
     something just after another one has found all of it done."""
     beside = sum(since < start < until for start in begun for since, until in turns)
     assert beside <= len(begun) // 20
+
+
+# -- books -------------------------------------------------------------------------------------
+
+
+@SPINS
+def test_the_time_at_a_closed_gate_is_not_said_to_be_used(managed: cuda.Managed, log: Path) -> None:
+    """Else its budget would seem used up, and its turn be over, when it has hardly begun."""
+    program = fates(managed, log, *LOW)
+    with rival(managed) as client:
+        client.send(TURNS)
+        assert program.do(f"series 500 {2 * LEARNED}", "right") == ["series 0", "bad 0"]
+        before_ns, known = said_ns(program), len(kernels(log, program))
+        assert program.do("series 500 200") == ["series 0"]
+        waited_ns = 0
+        for number in (known + 40, known + 80, known + 120):
+            wait_for_kernels(log, program, number)
+            client.set_busy(True)
+            client.submit()
+            granted_ns = client.wait_grant()
+            time.sleep(0.1)
+            waited_ns += time.monotonic_ns() - granted_ns
+            let_go(client)
+        assert program.do("right") == ["bad 0"]
+        used_ns = sum(end - start for start, end in spins(log, program)[known:])
+        assert used_ns / 2 < said_ns(program) - before_ns < used_ns + waited_ns / 2
 
 
 # -- the daemon dies ---------------------------------------------------------------------------
@@ -325,7 +373,7 @@ def test_while_nobody_is_due_pieces_are_long_and_who_comes_does_not_wait_for_the
         for _ in range(20):
             before, came = len(done(log, low)), len(waits)
             assert low.do(f"series {SHORT_US} 1000", "right") == ["series 0", "bad 0"]
-            gates = sum(kind == "wait" for kind, _ in done(log, low)[before:])
+            gates = sum(kind == "wait" for kind, *_ in done(log, low)[before:])
             if gates < 500 and statistics.median(waits[came:]) < CALM_S / 2 * 0.8:
                 return
     pytest.fail(f"{gates} gates, and then waits of {waits[came:]}")
@@ -353,7 +401,7 @@ def test_who_is_slower_than_the_gpu_hardly_meets_a_gate(managed: cuda.Managed, l
         for work in ("series", "trickle"):
             before = len(done(log, low))
             assert low.do(f"{work} {SHORT_US} 60", "right")[1] == "bad 0"
-            gates.append(sum(kind == "wait" for kind, _ in done(log, low)[before:]))
+            gates.append(sum(kind == "wait" for kind, *_ in done(log, low)[before:]))
     assert gates[0] >= 60 // 3
     assert gates[1] <= gates[0] // 2
 
@@ -370,7 +418,7 @@ def test_what_is_found_to_take_less_meets_fewer_gates_soon(
             assert low.do("series 100 5", "right") == ["series 0", "bad 0"]
         before = len(done(log, low))
         assert low.do("series 100 60", "right") == ["series 0", "bad 0"]
-        gates = sum(kind == "wait" for kind, _ in done(log, low)[before:])
+        gates = sum(kind == "wait" for kind, *_ in done(log, low)[before:])
     assert gates <= 40
 
 
@@ -396,7 +444,7 @@ def test_nothing_stands_behind_a_long_kernel_that_is_waited_for(
         before = len(done(log, low))
         for _ in range(16):
             assert low.do(f"series {LONG_US} 1", "right") == ["series 0", "bad 0"]
-        kinds = [kind for kind, _ in done(log, low)[before:]]
+        kinds = [kind for kind, *_ in done(log, low)[before:]]
         behind = sum(a == "spin_us" and b == "write" for a, b in pairwise(kinds))
         assert kinds.count("spin_us") == 16
         assert behind <= 2  # where it is measured
@@ -417,7 +465,7 @@ def test_nor_does_it_go_with_what_was_done_before_it(managed: cuda.Managed, log:
             before = len(done(log, low))
             work = (f"trickle {SHORT_US} 3", f"series {LONG_US} 1", "right")
             assert low.do(*work) == ["trickled 3", "series 0", "bad 0"]
-            kinds = [kind for kind, _ in done(log, low)[before:]]
+            kinds = [kind for kind, *_ in done(log, low)[before:]]
             assert kinds.count("spin_us") == 4
             behind += kinds[-kinds[::-1].index("spin_us")] == "write"
         assert behind <= 3  # where it is measured

@@ -92,11 +92,33 @@ def test_what_is_left_of_the_budget_counts_from_the_last_charge(bench: Books) ->
     bench.run_until(100 * MS)
     bench.said(one, 40 * MS + 69 * MS)
     bench.run_until(169 * MS)
-    assert turns.budget_left_ns(one) == MS
+    assert turns.budget_left_ns(one, 169 * MS) == MS
     assert is_leased(one)
     bench.said(one, 40 * MS + 70 * MS)
     bench.run_until(171 * MS)
     assert not is_leased(one)
+
+
+def test_what_others_wait_counts_before_anything_is_said(bench: Books) -> None:
+    """Books may be kept late; the others' time is not."""
+    one = bench.turner("one", reserve=SPEC)
+    bench.turner("other", reserve=SPEC)
+    bench.begin(one, 0)
+    bench.ask(bench.channels[1], 20 * MS)
+    bench.run_until(30 * MS)
+    assert turns.budget_left_ns(one, 30 * MS) == 60 * MS
+    bench.said(one, 25 * MS)
+    assert turns.budget_left_ns(one, 30 * MS) == 45 * MS
+
+
+def test_what_was_used_before_a_turn_does_not_end_it(bench: Books) -> None:
+    """It may be said late, when it was paid for as time that others waited."""
+    one = bench.turner("one", reserve=SPEC)
+    bench.begin(one, 0)
+    bench.said(one, 60 * MS)
+    assert turns.budget_left_ns(one, 5 * MS) == 65 * MS
+    bench.run_until(5 * MS)
+    assert is_leased(one)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +188,7 @@ def test_a_lie_is_believed_within_what_is_possible(bench: Books, lie: int) -> No
     bench.run_until(100 * MS)
     assert bench.parts() == ([(100, 40)] if lie else [])
     bench.rest(one, 110 * MS, last=False)
-    assert bench.executed() == [40 if lie else 0]
+    assert bench.executed() == [50 if lie else 0]
 
 
 def test_a_counter_that_falls_gives_nothing_back(bench: Books) -> None:

@@ -49,7 +49,7 @@ HANGING_NS = 10_000_000_000
 def ends_ns(engine: Engine, holder: Channel, now_ns: int) -> int | None:
     """When the holder's turn is over, as far as can be said now; a time that has come: now."""
     times = []
-    left_ns = budget_left_ns(holder)
+    left_ns = budget_left_ns(holder, now_ns)
     if left_ns is not None:
         times.append(now_ns if _is_left(holder) else now_ns + left_ns)
     if engine.queue.entries:
@@ -118,15 +118,18 @@ def has_stopped(holder: Channel, now_ns: int) -> bool:
     return not drains(holder, now_ns)
 
 
-def budget_left_ns(holder: Channel) -> int | None:
-    """What is left of its reserve, if it has one, after what it has used in this turn and was not
-    charged for yet."""
+def budget_left_ns(holder: Channel, now_ns: int) -> int | None:
+    """What is left of its reserve, if it has one, after what it would be charged now for this turn,
+    and was not charged for yet: what it says it used, which may come late, as far as there was time
+    for it, and at least the time for which others had to wait for it."""
     task, pages = holder.task, holder.pages
     if task is None or pages is None or task.reserve is None:
         return None
     charged_ns = 0 if holder.group is None else holder.group.charged_ns
-    used_ns = max(0, pages.used_ns - holder.used_before_ns - charged_ns)
-    return max(0, task.reserve.budget_ns - used_ns)
+    waited_ns = 0 if holder.wanted_ns is None else now_ns - holder.wanted_ns
+    said_ns = min(pages.used_ns - holder.used_before_ns, now_ns - holder.since_lease_ns)
+    used_ns = max(said_ns, waited_ns) - charged_ns
+    return max(0, task.reserve.budget_ns - max(0, used_ns))
 
 
 def _is_left(holder: Channel) -> bool:
