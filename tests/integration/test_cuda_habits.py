@@ -61,24 +61,28 @@ def just_before(client: Client, log: Path, low: cuda.Program, *, regular: bool) 
     return sum(counts)
 
 
+@pytest.mark.timeout(120)
 def test_fewer_long_kernels_begin_just_before_a_job_that_is_regular(
     managed: cuda.Managed, log: Path
 ) -> None:
     """If nothing were held back as many would begin as before jobs that come at any time, some
-    fifteen. On a busy machine jobs are not quite regular, and more are looked at then; a daemon
-    that polls would be in its own way there."""
-    any_time = regularly = 0
+    fifteen. On a busy machine jobs are not quite regular, and the daemon's timers are late: then it
+    is tried again. A daemon that polls would be in its own way there."""
+    found = []
     with rival(managed) as client:
         client.send(TURNS)
         low = fates(managed, log, *LOW)
         for _ in range(LEARNED):
             assert low.do(f"series {LONG_US} 1", "right") == ["series 0", "bad 0"]
-        for number in range(12):
-            any_time += just_before(client, log, low, regular=False)
-            regularly += just_before(client, log, low, regular=True)
-            if number % 4 == 3 and 3 * regularly < any_time:
+        for _ in range(5):
+            any_time = regularly = 0
+            for _ in range(4):
+                any_time += just_before(client, log, low, regular=False)
+                regularly += just_before(client, log, low, regular=True)
+            if 3 * regularly < any_time:
                 return
-    raise AssertionError(f"{any_time} at any time, {regularly} regularly")
+            found.append((any_time, regularly))
+    raise AssertionError(f"at any time, and regularly: {found}")
 
 
 @SPINS

@@ -36,6 +36,16 @@ def test_the_next_job_is_due_a_period_after_the_last_began() -> None:
     assert habit.expected_ns == (last_ns + 9_500_000, last_ns + 10_300_000)
 
 
+@pytest.mark.parametrize(("late_us", "sooner_us"), [(150, 150), (200, 200), (900, 200)])
+def test_after_a_late_job_the_next_may_be_on_time(late_us: int, sooner_us: int) -> None:
+    """Then it is waited for sooner, but for no longer, and still when it is as late."""
+    habit, last_ns = habit_of(*[20 * MS] * SEEN, 20 * MS + late_us * 1000)
+    assert habit.due_ns == last_ns + 20 * MS
+    due_ns = habit.due_ns - sooner_us * 1000
+    assert habit.expected_ns == (due_ns - 500_000, due_ns + 300_000)
+    assert habit.expected_ns[1] > habit.due_ns
+
+
 def test_a_habit_is_not_known_before_it_was_seen_often_enough() -> None:
     assert Habit().due_ns is None
     habit, last_ns = habit_of(*[10 * MS] * (SEEN - 1))

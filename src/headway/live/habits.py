@@ -102,7 +102,10 @@ class Habit:
 
     @property
     def expected_ns(self) -> tuple[int, int] | None:
-        """From when until when the next job is waited for."""
+        """From when until when the next job is waited for. If the last was late the next may not
+        be, or be it as well: as long as both fit in, that is no longer."""
         if self.due_ns is None:
             return None
-        return self.due_ns - self.lead_ns, self.due_ns + min(LATE_NS, self.lead_ns)
+        wait_ns = min(LATE_NS, self.lead_ns)
+        due_ns = self.due_ns - min(self._late_ns, wait_ns * 2 // 3)
+        return due_ns - self.lead_ns, due_ns + wait_ns
