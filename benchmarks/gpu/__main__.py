@@ -33,9 +33,9 @@ from benchmarks.gpu.results import Outcome
 from benchmarks.gpu.stage import Stage, opened
 
 SECTIONS: dict[str, tuple[Callable[[Stage, bool], Outcome], int, int]] = {
-    "pairs": (pairs.measure, 180, 80),
+    "pairs": (pairs.measure, 210, 85),
     "overhead": (overhead.measure, 270, 90),
-    "shares": (shares.measure, 80, 20),
+    "shares": (shares.measure, 160, 30),
     "torch": (inference.measure, 230, 30),
     "gates": (gates.measure, 10, 5),
     "tick": (ticks.measure, 35, 20),

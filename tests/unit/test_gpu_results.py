@@ -9,11 +9,12 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise, permutations
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchmarks.gpu import __main__ as campaign
-from benchmarks.gpu import gates, overhead, pairs
+from benchmarks.gpu import gates, inference, overhead, pairs
 from benchmarks.gpu import stage as stages
 from benchmarks.gpu.results import Goal, Outcome, Table
 from benchmarks.gpu.spread import confidence, spread
@@ -125,7 +126,7 @@ def test_w3_is_compared_with_time_slicing_of_the_same_run_and_the_others_with_th
     assert not goals["Headway, W3: LP share"].met
 
 
-def test_w1_and_w3_run_three_times_as_long_in_every_way_and_medians_have_a_table(
+def test_w1_to_w3_run_three_times_as_long_in_every_way_and_medians_have_a_table(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     ran: dict[str, list[float]] = {work: [] for work in pairs.WORK}
@@ -138,11 +139,29 @@ def test_w1_and_w3_run_three_times_as_long_in_every_way_and_medians_have_a_table
     monkeypatch.setattr(pairs, "pair", lambda _, work, way, seconds: played(work, seconds))
     monkeypatch.setattr(stages.Way, "on", lambda _, stage: contextlib.nullcontext(stage))
     outcome = pairs.measure(Stage(tmp_path), quick=False)
-    assert ran["W1"] == ran["W3"] == [3 * seconds for seconds in ran["W2"]]
-    assert ran["W2"] == ran["W4"]
+    assert ran["W1"] == ran["W2"] == ran["W3"] == [3 * seconds for seconds in ran["W4"]]
     assert len(ran["W3"]) == 1 + len(pairs.WAYS)
     assert "HP p50 in us" in outcome.markdown()
     assert "| MPS | 1234 | 1234 | 1234 | 1234 |" in outcome.markdown()
+
+
+def test_inference_as_a_graph_has_goals_and_all_must_compute_the_same() -> None:
+    def said(per_s: float, result: str) -> dict[str, list[dict[str, Any]]]:
+        latencies = [1.0] * 99 + [1.8]
+        infer = {"latencies_ms": latencies, "p99_ms": 1.8, "hash": "same"}
+        return {"inference": [infer] * 4, "training": [{"per_s": per_s, "hash": result}] * 4}
+
+    rows = {way.title: said(20.0, "same") for way in (*inference.WAYS, inference.AGAIN)}
+    rows[inference.ALONE] = said(21.0, "same")
+    rows[stages.OVERLAP.title] = said(19.0, "other")
+    goals = {goal.what: goal.met for goal in inference.goals_of({"eager": rows, "graph": rows})}
+    assert not goals["Headway, graph: training, of time-sliced"]
+    assert goals["Headway + MPS, graph: training, of time-sliced"]
+    assert goals["Headway, graph: p99, ms"]
+    assert not any("eager: training" in what for what in goals)
+    for kind in ("eager", "graph"):
+        assert goals[f"{kind}: ways with different results of inference"]
+        assert not goals[f"{kind}: ways with different results of training"]
 
 
 def test_a_gate_costs_what_its_rounds_took_longer_than_those_without(tmp_path: Path) -> None:
