@@ -65,10 +65,16 @@ def calm() -> str:
 
 
 @pytest.fixture
+def module() -> str:
+    """What the daemon is started as."""
+    return "headway"
+
+
+@pytest.fixture
 def managed(
-    gpu: cuda.Gpu, tmp_path: Path, spin: str, window: str, calm: str
+    gpu: cuda.Gpu, tmp_path: Path, spin: str, window: str, calm: str, module: str
 ) -> Iterator[cuda.Managed]:
     """The GPU with a daemon that decides who uses it."""
     options = ("--spin", spin, "--window", window, "--calm-window", calm)
-    with cuda.managed(gpu, tmp_path / "run", *options) as made:
+    with cuda.managed(gpu, tmp_path / "run", *options, module=module) as made:
         yield made

@@ -243,9 +243,9 @@ class Managed:
 
 
 @contextlib.contextmanager
-def managed(gpu: Gpu, folder: Path, *options: str) -> Iterator[Managed]:
+def managed(gpu: Gpu, folder: Path, *options: str, module: str = "headway") -> Iterator[Managed]:
     """A daemon and programs that end with the block."""
-    made = Managed(gpu, DaemonProcess(folder, *options))
+    made = Managed(gpu, DaemonProcess(folder, *options, module=module))
     try:
         yield made
     finally:

@@ -195,12 +195,18 @@ class Client:
 class DaemonProcess:
     """A real daemon."""
 
-    def __init__(self, folder: Path, *options: str, descriptors: int | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *options: str,
+        descriptors: int | None = None,
+        module: str = "headway",
+    ) -> None:
         self.folder = folder
         self.options = options
         self.socket = folder / "clients.sock"
         self.log = folder.parent / f"{folder.name}.log"
-        command = [sys.executable, "-m", "headway", "daemon", *options]
+        command = [sys.executable, "-m", module, "daemon", *options]
         if descriptors is not None:
             command = ["bash", "-c", f'ulimit -n {descriptors}; exec "$0" "$@"', *command]
         with self.log.open("ab") as log:
