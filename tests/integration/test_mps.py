@@ -107,11 +107,15 @@ def test_without_mps_on_the_machine_the_daemon_says_so(
 
 @contextlib.contextmanager
 def process(**env: str) -> Iterator[int]:
-    with subprocess.Popen(["sleep", "60"], env=env) as sleeper:
+    """One that runs by now: while it is being started its environment cannot be seen."""
+    command, pipe = ["sh", "-c", "echo; read line"], subprocess.PIPE
+    with subprocess.Popen(command, env=env, stdin=pipe, stdout=pipe) as waiter:
         try:
-            yield sleeper.pid
+            assert waiter.stdout is not None
+            assert waiter.stdout.readline() == b"\n"
+            yield waiter.pid
         finally:
-            sleeper.kill()
+            waiter.kill()
 
 
 def test_a_program_is_under_mps_if_there_is_something_where_it_looks_for_a_server(
