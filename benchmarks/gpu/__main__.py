@@ -37,7 +37,7 @@ SECTIONS: dict[str, tuple[Callable[[Stage, bool], Outcome], int, int]] = {
     "overhead": (overhead.measure, 270, 90),
     "shares": (shares.measure, 160, 30),
     "torch": (inference.measure, 230, 30),
-    "gates": (gates.measure, 10, 5),
+    "gates": (gates.measure, 16, 8),
     "tick": (ticks.measure, 35, 20),
     "kill": (kills.measure, 70, 70),
     "frameworks": (frameworks.measure, 80, 55),

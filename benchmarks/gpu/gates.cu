@@ -1,5 +1,6 @@
-// What a gate costs that the GPU waits at: stream memory operations on a page of the host's memory, with nobody beside.
+// What a gate costs that the GPU waits at: stream memory operations on a page of the host's memory.
 //   gates ROUNDS OPENINGS    kernels with and without operations between them, in turns; calls; gates that are opened
+//   gates wait SECONDS       says so, and has the GPU wait at a gate that nobody opens
 // Prints one JSON line with the samples of all, in us; gates.py says what they are. ITERS_PER_US comes from `app cal`.
 #include <cuda.h>
 #include <cuda_runtime.h>
@@ -10,6 +11,7 @@
 #include <dlfcn.h>
 #include <string>
 #include <time.h>
+#include <unistd.h>
 #include <vector>
 #define CK(x) do { int e_ = (x); if (e_) { fprintf(stderr, "%s: error %d\n", #x, e_); exit(3); } } while (0)
 
@@ -144,11 +146,25 @@ static void print(const char *name, const std::vector<Part> &parts) {
     }
 }
 
+static int wait_at_gate(int seconds) {
+    Ops ops{wait_op(OPEN, 1)};
+    send(ops);
+    launch(1, 0);
+    CK(cudaGetLastError());
+    puts("waits");
+    fflush(stdout);
+    sleep(seconds);
+    page[OPEN] = 1;
+    CK(cudaDeviceSynchronize());
+    return 0;
+}
+
 int main(int argc, char **argv) {
-    if (argc != 3) return fprintf(stderr, "gates ROUNDS OPENINGS\n"), 2;
+    if (argc != 3) return fprintf(stderr, "gates ROUNDS OPENINGS, or gates wait SECONDS\n"), 2;
     int rounds = atoi(argv[1]), openings = atoi(argv[2]);
     iters_per_us = atof(getenv("ITERS_PER_US"));
     begin();
+    if (!strcmp(argv[1], "wait")) return wait_at_gate(openings);
     page[OPEN] = 1;
     std::vector<Part> gates{{"write", {write_op(CLOSED, 1)}}, {"wait", {wait_op(OPEN, 1)}}};
     gates.push_back({"write, wait", {write_op(CLOSED, 1), wait_op(OPEN, 1)}});

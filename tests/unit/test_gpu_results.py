@@ -164,6 +164,22 @@ def test_inference_as_a_graph_has_goals_and_all_must_compute_the_same() -> None:
         assert not goals[f"{kind}: ways with different results of training"]
 
 
+GATES = """#!{python}
+import json, pathlib, sys, time
+there = pathlib.Path({there!r})
+if sys.argv[1] == "wait":
+    there.touch()
+    print("waits", flush=True)
+    time.sleep(int(sys.argv[2]))
+said = json.loads({said!r})
+runs = said["runs"]
+for name in runs:
+    if there.exists() and name != "nothing":
+        runs[name] = [a + 3 * (b - a) for a, b in zip(runs["nothing"], runs[name])]
+print(json.dumps(said))
+"""
+
+
 def test_a_gate_costs_what_its_rounds_took_longer_than_those_without(tmp_path: Path) -> None:
     runs = {"nothing": [4000.0, 5000.0, 4100.0]}
     for number, name in enumerate(gates.OPERATIONS, 1):
@@ -172,16 +188,26 @@ def test_a_gate_costs_what_its_rounds_took_longer_than_those_without(tmp_path: P
     said = {"kernels": 200, "runs": runs, "calls": {name: [2.0, 4.0] for name in gates.CALLS}}
     said |= {name: [float(us) for us in range(1, 102)] for name in gates.OPENINGS}
     program = tmp_path / "gates"
-    program.write_text(f"#!{sys.executable}\nprint({json.dumps(said)!r})\n")
+    there = tmp_path / "somebody waits"
+    program.write_text(GATES.format(python=sys.executable, there=str(there), said=json.dumps(said)))
     program.chmod(0o755)
     outcome = gates.measure(Stage(tmp_path), quick=True)
-    costs = outcome.data["gpu_us"]
-    for number, name in enumerate(gates.OPERATIONS, 1):
-        assert costs[name][1]["median"] == pytest.approx(number), "200 gates"
-        assert costs[name][10]["median"] == pytest.approx(10 * number), "20 gates"
+    for data, times in (("gpu_us", 1), ("gpu_beside_us", 3)):
+        costs = outcome.data[data]
+        for number, name in enumerate(gates.OPERATIONS, 1):
+            assert costs[name][1]["median"] == pytest.approx(times * number), "200 gates"
+            assert costs[name][10]["median"] == pytest.approx(times * 10 * number), "20 gates"
     assert outcome.data["kernel_us"] == pytest.approx(20.5)
     assert outcome.data["opening_us"]["no gate"]["p99"] == 100
     assert "| write, wait, write | 4.00 | 4.00 - 4.00 (only 75 %) | 40.00 |" in outcome.markdown()
+
+
+def test_a_program_that_should_wait_at_a_gate_and_does_not_is_told(tmp_path: Path) -> None:
+    program = tmp_path / "gates"
+    program.write_text("#!/bin/sh\necho no GPU >&2\nexit 3\n")
+    program.chmod(0o755)
+    with pytest.raises(Failed, match="no GPU"), gates.somebody_waiting(Stage(tmp_path)):
+        pass
 
 
 def run_with(

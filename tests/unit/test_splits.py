@@ -25,11 +25,16 @@ def bench() -> Iterator[Bench]:
     made.close()
 
 
-def program(bench: Bench, pid: int, level: int = 0, *, reserved: bool = False) -> Channel:
+Reserve = tuple[int, int]
+"""Capacity and period, in ms."""
+
+
+def program(bench: Bench, pid: int, level: int = 0, reserve: Reserve | None = None) -> Channel:
     channel = bench.channel(f"program{len(bench.channels)}", level=level, peer=Peer(pid, 0, 0))
     assert channel.task is not None
-    if reserved:
-        bench.engine.set_reserve(channel.task, ReserveSpec("pe", 5 * MS, 20 * MS), 0)
+    if reserve is not None:
+        spec = ReserveSpec("pe", reserve[0] * MS, reserve[1] * MS)
+        bench.engine.set_reserve(channel.task, spec, 0)
     return channel
 
 
@@ -67,8 +72,32 @@ def test_equals_have_a_wider_one_unless_somebody_is_above_them(bench: Bench) -> 
 
 
 def test_a_budget_bounds_also_one_that_is_alone(bench: Bench) -> None:
-    program(bench, 1, reserved=True)
+    program(bench, 1, reserve=(5, 20))
     assert told(bench) == [(SPLIT_NS, WIDER * WINDOW_NS)]
+
+
+@pytest.mark.parametrize(
+    ("reserves", "windows_ms"),
+    [
+        (((5, 20), (15, 20)), (2, 2)),
+        (((30, 100), (70, 100)), (5, 5)),
+        (((10, 100), (90, 100)), (2.5, 5)),
+        (((300, 1000), (70, 100)), (5, 5)),
+        (((300, 1000), (700, 1000)), (5, 5)),
+        (((24, 80), (40, 80)), (4, 4)),
+        (((30, 100), None), (2, 2)),
+        (((30, 100),), (5,)),
+    ],
+)
+def test_the_longer_periods_and_budgets_are_the_wider_are_windows_of_equals(
+    bench: Bench, reserves: tuple[Reserve | None, ...], windows_ms: tuple[float, ...]
+) -> None:
+    """A twentieth of the shortest period and a quarter of the own budget, from ten to 25 times."""
+    for pid, reserve in enumerate(reserves):
+        program(bench, pid, 5, reserve)
+    assert [window_ns / MS for _, window_ns in told(bench)] == list(windows_ms)
+    program(bench, 99, 9)
+    assert [window_ns for _, window_ns in told(bench)[:-1]] == [WINDOW_NS] * len(reserves)
 
 
 def test_what_is_no_longer_needed_is_taken_back(bench: Bench) -> None:

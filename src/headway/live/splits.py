@@ -9,7 +9,10 @@ from headway.live.channel import Channel
 
 DEFAULT_SPLIT_NS = 500_000
 DEFAULT_WINDOW_NS = 200_000
-WIDER = 10
+WIDER, WIDEST = 10, 25
+"""So many of them at least, and at most, are one where nobody more important is there."""
+PERIODS, CAPACITIES = 20, 4
+"""Between the two: such a part of the shortest period, and of a budget, where all have reserves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +38,19 @@ class Splits:
 
     def _window_ns(self, channel: Channel, others: list[Channel]) -> int:
         """Somebody more important waits for a window at most. Equals wait for slices anyway, and a
-        budget is for much more than a window: a wider one keeps the GPU busy."""
+        budget is for much more than a window: a wider one keeps the GPU busy, the more so the
+        fewer gates there are."""
         level = _level(channel)
         if any(_level(c) > level for c in others):
             return self.window_ns
-        reserved = channel.task is not None and channel.task.reserve is not None
-        equal = any(c is not channel and _level(c) == level for c in others)
-        return WIDER * self.window_ns if equal or reserved else 0
+        equals = [c for c in others if _level(c) == level]
+        reserves = [c.task.reserve for c in equals if c.task is not None]
+        own = channel.task.reserve if channel.task is not None else None
+        if own is None:
+            return WIDER * self.window_ns if len(equals) > 1 else 0
+        periods_ns = (0 if reserve is None else reserve.period_ns for reserve in reserves)
+        bound_ns = min(min(periods_ns) // PERIODS, own.capacity_ns // CAPACITIES)
+        return min(max(WIDER * self.window_ns, bound_ns), WIDEST * self.window_ns)
 
 
 def _level(channel: Channel) -> int:
