@@ -364,8 +364,9 @@ def regular(managed: cuda.Managed) -> Iterator[list[int]]:
 
 def left_of_pieces(log: bytes, came: list[int]) -> list[int]:
     """How many kernels of a piece were yet to begin when somebody came."""
-    words = [line.split() for line in log.splitlines()]
-    begun = sorted((int(start), kind == b"wait") for _, _, kind, start, _ in words)
+    words = [line.split() for line in log.splitlines() if line.count(b" ") == 4]
+    kinds = (b"wait", b"spin_us")
+    begun = sorted((int(at), kind == b"wait") for _, _, kind, at, _ in words if kind in kinds)
     left = []
     for at_ns in came:
         behind = [is_gate for _, is_gate in begun[bisect.bisect(begun, (at_ns,)) :]]
