@@ -212,6 +212,7 @@ class DaemonProcess:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 command,
+                cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
