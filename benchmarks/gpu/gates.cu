@@ -148,6 +148,8 @@ static void print(const char *name, const std::vector<Part> &parts) {
 
 static int wait_at_gate(int seconds) {
     Ops ops{wait_op(OPEN, 1)};
+    launch(1, 0);
+    CK(cudaDeviceSynchronize()); // a kernel's first launch loads it, and may wait for all that is on the GPU
     send(ops);
     launch(1, 0);
     CK(cudaGetLastError());

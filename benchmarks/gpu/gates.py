@@ -10,6 +10,7 @@ and how long after the host's word the GPU goes on.
 from __future__ import annotations
 
 import contextlib
+import select
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 from benchmarks.gpu import spread
 from benchmarks.gpu.results import Outcome, Table
 from benchmarks.gpu.spread import Spread
-from benchmarks.gpu.stage import Failed, Stage
+from benchmarks.gpu.stage import LATE_S, Failed, Stage
 
 ALL = "write, wait, write"
 OPERATIONS = ("write", "wait", "write, wait", ALL)
@@ -72,6 +73,8 @@ def somebody_waiting(stage: Stage) -> Iterator[None]:
     process = stage.start(stage.program("gates", "wait", SECONDS))
     try:
         assert process.stdout is not None
+        if not select.select([process.stdout], [], [], LATE_S)[0]:
+            raise Failed("gates wait: hung")
         if process.stdout.readline() != "waits\n":
             raise Failed(f"gates wait: {process.communicate()[1][-600:]}")
         yield
