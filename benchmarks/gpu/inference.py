@@ -31,9 +31,9 @@ AGAIN = replace(stages.TIME_SLICED, title="time-sliced, once more")
 
 
 def _calm(way: Way) -> Way:
-    """Training meets fewer gates: half as many around a request, and few while none is due."""
-    options = (*way.options, "--window", "0.4ms", "--calm-window", "2ms")
-    return replace(way, title=f"{way.title}, 0.4 ms, calm 2 ms", options=options)
+    """Training meets fewer gates: a third around a request, and few while none is due."""
+    options = (*way.options, "--window", "0.6ms", "--calm-window", "4ms")
+    return replace(way, title=f"{way.title}, 0.6 ms, calm 4 ms", options=options)
 
 
 OURS = (
