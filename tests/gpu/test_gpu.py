@@ -207,12 +207,16 @@ def cl_stage(stage: Stage) -> Stage:
     try:
         return opencl.calibrated(stage)[0]
     except Failed as error:
+        if "however often they loop" in str(error):
+            raise
         pytest.skip(f"OpenCL cannot be had here: {error}")
 
 
 @pytest.mark.parametrize("route", list(opencl.ROUTES))
 def test_opencl_computes_the_same_by_every_route(cl_stage: Stage, route: str) -> None:
     plain, ours = opencl.alone(cl_stage, SECONDS), opencl.alone(cl_stage, SECONDS, route)
+    us, kernels = opencl.JOB
+    assert plain["p50_us"] > 0.8 * us * kernels, "kernels do what is measured"
     assert ours["checksum"] == plain["checksum"]
     assert ours["passed"] > 0
 

@@ -61,6 +61,8 @@ static void calibrate(void) {
         }
         loops_per_us *= 2000 / best;
     }
+    if (2000 * loops_per_us / (double)words > UINT32_MAX)
+        fprintf(stderr, "clapp: kernels take no longer, however often they loop\n"), exit(4);
 }
 
 static uint32_t checksum(void) {

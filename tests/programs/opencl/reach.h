@@ -21,14 +21,20 @@ static cl_device_id device;
 static cl_program program;
 
 /* Loops of about a microsecond are what `spin` gets; what it makes of its memory tells how often it ran, in
- * which order, and with which numbers. */
+ * which order, and with which numbers. What its loops compute is never 0, which no compiler knows: one that finds it
+ * unused leaves them out, `volatile` or not. */
 static const char *source =
     "__kernel void spin(__global uint *out, uint loops, uint mix) {\n"
     "    uint i = get_global_id(0), x = out[i];\n"
     "    x = (x ^ mix) * 1664525u + 1013904223u + i;\n"
-    "    volatile uint y = x;\n"
-    "    for (uint n = 0; n < loops; n++) y = y * 3u + 1u;\n"
-    "    out[i] = x;\n"
+    "    volatile uint y = x | 1u;\n"
+    "    for (uint n = 0; n < loops; n++) {\n"
+    "        uint z = y;\n"
+    "        z ^= z << 13;\n"
+    "        z ^= z >> 17;\n"
+    "        y = z ^ (z << 5);\n"
+    "    }\n"
+    "    out[i] = y ? x : 0u;\n"
     "}\n"
     "__kernel void one(__global uint *out) { out[0] = out[0] * 3u + 1u; }\n";
 
