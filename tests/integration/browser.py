@@ -33,6 +33,13 @@ class Browser:
         self.complaints()  # what an earlier page said is not about this one
         self.driver.get(page.resolve().as_uri())
         self.wait("document.documentElement.dataset.ready === 'yes'")
+        self.settle()  # it draws again when it has its size
+
+    def text(self, selector: str) -> str:
+        """What is shown of the first such element. In one step: it may be drawn again, and gone."""
+        shown = "found.checkVisibility({visibilityProperty: true}) ? found.innerText : ''"
+        script = f"const found = document.querySelector(arguments[0]); return {shown}"
+        return str(self.run(script, selector))
 
     def run(self, script: str, *arguments: Any) -> Any:
         return self.driver.execute_script(script, *arguments)

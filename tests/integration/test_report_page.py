@@ -135,7 +135,7 @@ def test_the_page_shows_the_numbers_of_the_run(
     shown = table(chromium)
     for name in ("game", "widget"):
         assert float(shown[name]["fps"]) == pytest.approx(result["tasks"][name]["fps"], abs=0.051)
-    used = chromium.driver.find_element(By.CSS_SELECTOR, ".reserve .used").text
+    used = chromium.text(".reserve .used")
     share = float(used.split("%")[0])
     assert share == pytest.approx(100 * result["reserves"]["@bombs"]["used"], abs=0.051)
     assert chromium.run("return document.documentElement.scrollWidth") <= width
@@ -155,7 +155,7 @@ def test_the_matrix_shows_the_waits_that_were_worked_out_by_hand(
     page, _ = simulated(tmp_path, ORACLES / "pe-four-groups.toml")
     chromium.open(page)
     assert matrix(chromium) == {"a": {"in all": "14.0 ms", "a": "1.00 ms", "own budget": "13.0 ms"}}
-    assert "No frames here" in chromium.driver.find_element(By.ID, "frames").text
+    assert "No frames here" in chromium.text("#frames")
 
 
 def test_a_long_run_is_summed_up_and_the_page_says_so(chromium: Browser, tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_a_long_run_is_summed_up_and_the_page_says_so(chromium: Browser, tmp_pat
     assert len(result["groups"]) > 40_000
     assert page.stat().st_size < 2_100_000
     chromium.open(page)
-    assert "instead of single groups" in chromium.driver.find_element(By.ID, "notes").text
+    assert "instead of single groups" in chromium.text("#notes")
     assert_shown(chromium, result["groups"], 0, result["device"]["end_ns"])
     drag(chromium, 0.3, 0.6)
     # Counts and shares stay exact; percentiles come from buckets that are 4 % wide.
@@ -195,7 +195,7 @@ def drag(chromium: Browser, from_part: float, to_part: float) -> None:
 
 def selected_ns(chromium: Browser) -> tuple[int, int]:
     """The stretch that the page says is selected, in words."""
-    text = chromium.driver.find_element(By.ID, "range").text
+    text = chromium.text("#range")
     match = re.fullmatch(r"Selected: ([\d.]+) (\w+) to ([\d.]+) (\w+) \(.*\)", text)
     assert match, text
     a, b = (round(milliseconds(f"{match[n]} {match[n + 1]}") * MS) for n in (1, 3))
@@ -216,7 +216,7 @@ def test_a_selection_restricts_all_numbers_and_can_be_forgotten(
     waits = matrix(chromium)
     assert milliseconds(waits["bomb1"]["in all"]) <= 2 * (to_ns - from_ns) / MS
     press(chromium, "clear")
-    assert "Nothing selected" in chromium.driver.find_element(By.ID, "range").text
+    assert "Nothing selected" in chromium.text("#range")
     assert_shown(chromium, result["groups"], 0, result["device"]["end_ns"])
     assert chromium.complaints() == []
 
@@ -238,7 +238,7 @@ def test_the_keyboard_is_enough(chromium: Browser, bombs: tuple[Path, dict[str, 
     assert_shown(chromium, result["groups"], *again_ns)
     canvas.send_keys(Keys.ESCAPE, "0")
     chromium.settle()
-    assert "Nothing selected" in chromium.driver.find_element(By.ID, "range").text
+    assert "Nothing selected" in chromium.text("#range")
     assert chromium.run("return state.view") == [0, result["device"]["end_ns"]]
     # The legend is reached and pressed by keys too.
     first = chromium.driver.find_element(By.CSS_SELECTOR, "#legend button")
@@ -265,7 +265,7 @@ def test_a_task_is_hidden_everywhere_and_shown_again(
     assert "widget" not in waits
     assert "widget" not in waits["game"]
     assert chromium.run(curves) == 6
-    assert "widget" not in chromium.driver.find_element(By.ID, "shares").text
+    assert "widget" not in chromium.text("#shares")
     assert chromium.run("return timeline.canvas.height") < before
     button.click()
     chromium.settle()
@@ -305,7 +305,7 @@ def test_pointing_at_something_shows_its_numbers(
     assert milliseconds(ran[1]) == pytest.approx(expected_ms, rel=0.01)
     cell = chromium.driver.find_element(By.CSS_SELECTOR, "#waits td[data-cause]:not(.zero)")
     ActionChains(chromium.driver).move_to_element(cell).perform()
-    assert "waited" in chromium.driver.find_element(By.ID, "tip").text
+    assert "waited" in chromium.text("#tip")
 
 
 def test_light_and_dark_are_followed_and_can_be_changed(
@@ -380,7 +380,7 @@ def test_a_trace_with_hardly_anything_in_it_makes_a_page(
     for button in ("zoom-in", "select-view", "clear", "linear"):
         press(chromium, button)
     assert chromium.complaints() == []
-    notes = chromium.driver.find_element(By.ID, "notes").text
+    notes = chromium.text("#notes")
     assert "No group completed" in notes
     assert ("interrupted" in notes) == (name == "a task that only waits")
     if name == "a task that only waits":
@@ -395,7 +395,7 @@ def test_a_trace_that_is_cut_off_is_shown_as_far_as_it_goes(
     trace = tmp_path / "cut.pftrace"
     trace.write_bytes(whole[: len(whole) // 2])
     chromium.open(report(tmp_path, trace))
-    assert "is cut off after" in chromium.driver.find_element(By.ID, "notes").text
+    assert "is cut off after" in chromium.text("#notes")
     assert 0 < int(table(chromium)["game"]["groups"]) < 2000
     assert chromium.complaints() == []
 
