@@ -41,6 +41,7 @@ static void send_piece_off(struct lane *lane) {
     const struct batch *b = &lane->open;
     if (b->word == &hw.channel->page->closed[lane->slot]) hw.channel->page->ended[lane->slot] = b->seq;
     lane->free_ns += at_pace(b->sum.ns);
+    lane->loose = false;
     hw_lane_send_off(lane);
 }
 
@@ -106,11 +107,23 @@ static void widen(struct lane *lane) {
 /* Room for another piece, and for that one's end: it must never be put off. */
 static bool has_room(const struct lane *lane) { return lane->count + lane->open.gated < BATCHES; }
 
+/* What stands before no mark. That may be on other lanes, too, where it went while there was no daemon: nothing else
+ * would tell its end. */
+static void mark_before_piece(struct lane *lane) {
+    if (!hw.channel->page->unmarked) {
+        hw_lane_mark(lane);
+        return;
+    }
+    for (uint32_t i = 0; i < hw.used; i++)
+        if (hw.lanes[i].loose && !hw.lanes[i].gone) hw_piece_end(&hw.lanes[i]);
+    hw_lanes_mark();
+}
+
 /* Behind the work so far, if there is any, the next piece begins. */
 static bool begin_piece(struct lane *lane, bool measured) {
     volatile struct hw_client_page *page = hw.channel->page;
     struct batch *b = &lane->open;
-    hw_lane_mark(lane);
+    mark_before_piece(lane);
     if ((b->works && !b->gated) || !has_room(lane) || !lane->api->may_mark(lane->key)) return false;
     struct batch *last = lane->count ? &lane->ring[(lane->first + lane->count - 1) % BATCHES] : NULL;
     uint32_t seq = page->given[lane->slot] + 1;

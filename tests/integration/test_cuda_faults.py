@@ -196,6 +196,34 @@ def test_programs_go_on_without_the_daemon_and_meet_the_next_one(
     )
 
 
+@pytest.mark.parametrize("launch", ["launch 300", "beside 300"])
+@pytest.mark.parametrize("later", ["launches 50 1", "launches 200 5000"])
+def test_what_went_while_the_daemon_was_stopped_is_not_waited_for_later(
+    managed: cuda.Managed, launch: str, later: str
+) -> None:
+    """Nothing told its end at first, on its own stream or on another, and nobody asks for it."""
+    vip, quiet = victim(managed, *HIGH), victim(managed, *LOW)
+    for program in (quiet, vip):  # who was last may go on without asking
+        assert program.do("launch 50", "sync") == ["launched 0", "synced 0"]
+    managed.daemon.kill(signal.SIGSTOP)
+    try:
+        stale_s = time.monotonic() + 0.5
+        wait_until(lambda: time.monotonic() > stale_s, "the daemon is taken for stopped")
+        for answer in quiet.do(*[launch] * 20):
+            assert answer.endswith(" 0")
+    finally:
+        managed.daemon.kill(signal.SIGCONT)
+    wait_until(lambda: managed.entry(quiet)["free"] > 0, "what went free")
+    passed = managed.passed(quiet)
+    quiet.tell(later)
+    wait_until(lambda: managed.passed(quiet) > passed, "work at its gate")
+    for _ in range(3):
+        assert vip.do("launch 50", "sync") == ["launched 0", "synced 0"]
+    assert managed.entry(quiet)["overdue"] == 0
+    assert quiet.heard() == "launched 0"
+    assert quiet.do("sync") == ["synced 0"]
+
+
 def test_a_daemon_restarted_again_and_again_under_load_harms_nobody(
     managed: cuda.Managed,
 ) -> None:

@@ -16,7 +16,7 @@ from headway.live import turns
 from headway.live.arbiter import Arbiter, Bounds
 from headway.live.channel import Channel
 from headway.live.protocol import OPEN_AT, PAGE, RELEASE, SUBMIT, WITHDRAW, Message
-from tests.unit.test_turns import HOLD_NS, JOBS, MS, Bench, is_leased, page
+from tests.unit.test_turns import HOLD_NS, JOBS, MS, UNMARKED, Bench, is_leased, page
 
 ASKS, GATED, OPEN, PIECE_NS = 12, OPEN_AT - 4, OPEN_AT, OPEN_AT + 4
 GIVEN, ENDED, OPENED, CLOSED = (OPEN_AT + 12 + 256 * i for i in range(4))
@@ -179,6 +179,30 @@ def test_a_piece_that_may_grow_is_over_when_it_should_be(
     assert not is_leased(high)
     bench.run_until(likely_ns + turns.DRAIN_NS)
     assert is_leased(high)
+    assert low.overdue == 0
+
+
+@pytest.mark.parametrize("told", ["unmarked", "marked"])
+def test_work_in_no_piece_is_not_waited_for_for_ever_while_pieces_wait(
+    bench: Pieces, low: Channel, high: Channel, told: str
+) -> None:
+    """Nothing tells its end, or what does stands behind a piece that waits itself. Its program
+    would tell, but waits for all of them; and nobody else is there."""
+    bench.announce(low, 0)
+    bench.write(low, PIECE_NS, "<Q", 2 * MS)
+    bench.pieces(low, given=3, ended=2, opened=2, closed=2)
+    if told == "unmarked":
+        bench.write(low, UNMARKED, "<I", 1)
+    else:
+        bench.mark(low, 1, 0)
+    bench.ask(high, 5 * MS)
+    bench.arbiter.remove(high, 6 * MS)
+    likely_ns = 5 * MS + 2 * MS * 5 // 4 + turns.TRAIL_NS
+    bench.run_until(likely_ns - 1)
+    assert not is_open(low)
+    bench.run_until(likely_ns + turns.DRAIN_ALONE_NS)
+    assert is_open(low)
+    assert is_leased(low)
     assert low.overdue == 0
 
 

@@ -180,12 +180,15 @@ def used_by_now_ns(holder: Channel, lasted_ns: int) -> int:
 
 def drains(holder: Channel, now_ns: int) -> bool:
     """Whether something of a turn that was taken back is on the GPU still, or may be. Of a piece to
-    which the program may add more no mark tells; that it is over by now is a prediction."""
+    which the program may add more no mark tells; that it is over by now is a prediction. So it is
+    of work in no piece while pieces wait, for its mark may stand behind one of those."""
     if holder.pages is None:
         return False
     page = holder.pages.client
-    if not page.drains or page.unmarked or page.marked or page.runs:
+    if not page.drains or page.runs:
         return page.drains
+    if (page.unmarked or page.marked) and not page.pending:
+        return True
     likely_ns = max(holder.pages.window_ns, page.piece_ns) * 5 // 4 + TRAIL_NS
     return holder.revoked_ns is not None and now_ns < holder.revoked_ns + likely_ns
 
