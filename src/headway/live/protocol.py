@@ -152,11 +152,6 @@ class ClientPage:
         )
 
     @property
-    def pending(self) -> bool:
-        """Pieces wait for the gate."""
-        return self.gated and any(given != opened for given, _, opened, _ in self._lanes())
-
-    @property
     def trails(self) -> bool:
         """Pieces are on the GPU, or may be: no mark will tell before the program goes on."""
         return any(opened != closed for _, _, opened, closed in self._lanes())

@@ -187,7 +187,7 @@ def drains(holder: Channel, now_ns: int) -> bool:
     page = holder.pages.client
     if not page.drains or page.runs:
         return page.drains
-    if (page.unmarked or page.marked) and not page.pending:
+    if (page.unmarked or page.marked) and not holder.pages.pending:
         return True
     likely_ns = max(holder.pages.window_ns, page.piece_ns) * 5 // 4 + TRAIL_NS
     return holder.revoked_ns is not None and now_ns < holder.revoked_ns + likely_ns
