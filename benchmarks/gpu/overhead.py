@@ -3,9 +3,10 @@
 Every round runs both, one right after the other, so that what slows the machine down meets them
 alike; the cost is the median of the rounds' own differences, shown with how far it can be trusted.
 Programs that are told what to do take many rounds that are too short for the machine to change in.
-Two processes of one program differ too, for as long as they live: so each of these runs without
-Headway twice, which shows what a difference of nothing looks like, and there are generations of
-them, each with a daemon of its own, which are all started at once. What a program finds in its
+Two processes of one program differ too, for as long as they live, and by more than is looked for:
+so each of these runs without Headway twice, which shows what a difference of nothing looks like,
+and there are generations of them, each with a daemon of its own, which are all started at once. It
+is generations that are independent of each other, not their rounds. What a program finds in its
 environment is as long without Headway as under it: where things lie in memory may depend on it.
 
 With a more important program there, however little that does, work goes in pieces that fit the
@@ -32,8 +33,10 @@ from benchmarks.gpu.told import Start, Told, start_alike
 from benchmarks.gpu.turns import order
 
 W4, W4_S = (20, 500), 0.5
-LAUNCHES, EVERY = 100_000, 1000
+LAUNCHES, EVERY = 40_000, 1000
 READY_S = 120.0
+ROUNDS = 120
+"""Of all generations together."""
 TWICE = "(the same, twice without)"
 IDLE = """
 import headway, sys
@@ -70,8 +73,8 @@ class Case:
 def cases(quick: bool) -> list[Case]:
     rounds = 3 if quick else 8
     us, kernels = W4
-    torch = [_torch(title, *found, quick) for title, found in models.throughput().items()]
-    few = 1 if quick else 3
+    torch = [_torch(title, found, quick) for title, found in models.throughput().items()]
+    few = 1 if quick else 2
     trained = replace(torch[-1], title=f"{torch[-1].title}, with a window", generations=few)
     trained = replace(trained, goal=None, window=True)
     return [
@@ -90,7 +93,7 @@ def cases(quick: bool) -> list[Case]:
             lambda said: float(said["ns_per_launch"]),
             goal=150,
             relative=False,
-            rounds=rounds,
+            rounds=rounds * 5,
             same=("checksum",),
         ),
         *torch,
@@ -98,17 +101,17 @@ def cases(quick: bool) -> list[Case]:
     ]
 
 
-def _torch(title: str, command: list[str], short: Mapping[str, float], quick: bool) -> Case:
+def _torch(title: str, program: models.Throughput, quick: bool) -> Case:
     return Case(
         title,
         "ms each",
-        lambda _: command,
+        lambda _: program.command,
         _each_ms,
         goal=0.01,
-        rounds=12 if quick else 24,
-        generations=1 if quick else 5,
+        rounds=12 if quick else ROUNDS // program.generations,
+        generations=1 if quick else program.generations,
         same=("hash",),
-        short=short,
+        short=program.short,
     )
 
 
@@ -145,6 +148,12 @@ class Difference:
         """Of each generation: further apart than chance has it, they say that processes differ."""
         found, many = self.rounds, len(self.before) // self.generations
         return [statistics.median(found[at : at + many]) for at in range(0, len(found), many)]
+
+    @property
+    def interval(self) -> str:
+        """Of the median: rounds of one generation are those of the same processes."""
+        independent = self.medians if self.generations > 1 else self.rounds
+        return spread.spread(independent).interval(self.shown)
 
     def shown(self, value: float) -> str:
         return f"{value:+.2%}" if self.relative else f"{value:+.0f}"
@@ -299,7 +308,8 @@ def measure(stage: Stage, quick: bool) -> Outcome:
         "All are on one and the same CPU. PyTorch has two processes without Headway: its cost is "
         "against the mean of their two runs in the same round, and one by one against each. Below "
         "it, the second of them is against the first: what is found of no difference at all. Each "
-        "generation is of other processes; the interval takes all rounds for independent."
+        "generation is of other processes, and where there are any the interval is that of their "
+        "medians."
     )
     return outcome
 
@@ -323,7 +333,7 @@ def _rows(case: Case, cost: Cost) -> list[list[str]]:
 def _row(title: str, unit: str, found: Difference, one_by_one: Difference) -> list[str]:
     numbers = [f"{statistics.median(values):.4g}" for values in (found.before, found.after)]
     of_all, shown = found.spread, found.shown
-    numbers += [shown(of_all.median), shown(one_by_one.median), of_all.interval(shown)]
+    numbers += [shown(of_all.median), shown(one_by_one.median), found.interval]
     numbers += [of_all.middle_half(shown), of_all.whole(shown), str(of_all.rounds)]
     parts = found.medians if found.generations > 1 else []
     return [title, unit, *numbers, ", ".join(shown(median) for median in parts)]

@@ -167,6 +167,8 @@ class Stage:
     folder: Path
     programs: list[Program] = field(default_factory=list)
     daemons: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    complaint: str = ""
+    """Why `headway status` last failed."""
 
     def environment(self, **more: str) -> dict[str, str]:
         env = {k: v for k, v in os.environ.items() if not k.startswith("HEADWAY_")}
@@ -236,6 +238,7 @@ class Stage:
             capture_output=True,
             text=True,
         )
+        self.complaint = f"exit {result.returncode}: {result.stderr}" if result.returncode else ""
         return None if result.returncode else dict(json.loads(result.stdout))
 
     def channels(self, name: str | None = None) -> list[dict[str, Any]]:

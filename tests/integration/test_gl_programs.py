@@ -51,13 +51,17 @@ def test_a_program_is_managed(stage: Stage, command: list[str]) -> None:
     line = program(stage, command[0], *command[1:]) if ours else command
     started = stage.start(*line, options=["--name", "it", "--priority", "5"])
     wait_until(lambda: stage.is_managed("it") or started.ended(), "a group at the gate")
-    assert not started.ended()
-    (channel, *_) = stage.channels("it")
-    assert channel["pid"] == started.process.pid
-    assert channel["effective"] == 5
-    wait_until(
-        lambda: sum(c["groups"] + c["passed"] for c in stage.channels("it")) > 5, "more groups"
-    )
+    channels = stage.channels("it")
+    assert not started.ended(), started.process.returncode
+    assert channels, (stage.complaint, stage.status())
+    assert channels[0]["pid"] == started.process.pid
+    assert channels[0]["effective"] == 5
+
+    def goes_on() -> bool:
+        return bool(sum(c["groups"] + c["passed"] for c in stage.channels("it")) > 5)
+
+    wait_until(lambda: goes_on() or started.ended(), "more groups")
+    assert not started.ended(), started.process.returncode
 
 
 # -- the same pixels -----------------------------------------------------------------------------

@@ -238,6 +238,7 @@ def test_what_the_measurement_resolves_is_shown_and_is_no_goal(
     ours, nothing = outcome.tables[0].rows
     assert ours[:5] == [case.title, "ms each", "20", "25", "+25.00%"]
     assert ours[-2:] == ["6", "+25.00%, +25.00%"]
+    assert ours[6].endswith("(only 50 %)"), "of two generations, however many rounds they have"
     assert nothing[:5] == [overhead.TWICE, "ms each", "20", "20", "+0.00%"]
     assert json.loads(json.dumps(outcome.data))[case.title]["of_nothing"]["generations"] == [0, 0]
 
