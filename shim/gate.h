@@ -35,13 +35,15 @@ struct hw_channel {
     uint64_t sampled_ns;
     /* what is known of the context */
     bool known, fences;
+    bool hasty; /* fences are said to be reached before the driver is done with them */
     bool scissored, packing, compiling, drawing;
     int viewport_width, viewport_height, scissor_width, scissor_height;
     uint32_t list, list_units[HW_LISTS];
     uint64_t expected_ns; /* what the group that is leaving will take, if it was not waited for */
     /* what went under a lease and may still be on the GPU */
-    void *pending;
+    void *pending, *keeper;
     uint64_t pending_ns, unfenced_ns;
+    void *kept; /* a fence that was reached */
     bool turns; /* a grant is a lease (turn.c); its pages stay, even a dead daemon's: the GPU and other threads use them */
 };
 

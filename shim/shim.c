@@ -26,6 +26,7 @@ typedef void *GLsync;
 #define GL_SYNC_FLUSH_COMMANDS_BIT 1
 #define GL_VIEWPORT 0x0BA2
 #define GL_SCISSOR_BOX 0x0C10
+#define GL_RENDERER 0x1F01
 #define GL_VERSION 0x1F02
 #define GL_COMPILE 0x1300
 #define GL_PIXEL_PACK_BUFFER 0x88EB
@@ -211,7 +212,7 @@ static bool is_pixels(uint32_t method) {
 static void delete_fence(GLsync fence) {
     static void (*real)(GLsync);
     if (!real) real = hw_resolve("glDeleteSync", NULL, (void *)delete_fence);
-    if (real) real(fence);
+    if (real && fence) real(fence);
 }
 
 /* A fence where the context has them: elsewhere the attempt would leave an error for the program. */
@@ -220,26 +221,37 @@ static GLsync make_fence(const struct hw_channel *c) {
     return real_glFenceSync(GL_SYNC_GPU_COMMANDS_COMPLETE, 0);
 }
 
-static void wait_fence(GLsync fence) {
+/* llvmpipe's thread says that a fence is reached and then gives the fence's mutex back, which by then may be memory of
+ * somebody else's: whoever waited has let go of the fence, and so has the scene behind it. So there is another one at
+ * the same place that nobody waits for, and that is kept until a later one is reached. */
+static GLsync make_keeper(const struct hw_channel *c) { return c->hasty ? make_fence(c) : NULL; }
+
+static void wait_fence(struct hw_channel *c, GLsync fence, GLsync keeper) {
     real_glClientWaitSync(fence, GL_SYNC_FLUSH_COMMANDS_BIT, 10000000000ull);
     delete_fence(fence);
+    delete_fence(c->kept);
+    c->kept = keeper;
+}
+
+static void forget_pending(struct hw_channel *c) {
+    c->pending = c->keeper = NULL;
+    c->pending_ns = c->unfenced_ns = 0;
 }
 
 /* Everything submitted so far has been executed when this returns. */
 static void wait_done(struct hw_channel *c) {
     GLsync fence = make_fence(c);
-    if (fence) wait_fence(fence);
+    if (fence) wait_fence(c, fence, make_keeper(c));
     else if (FOUND(glFinish)) real_glFinish();
-    if (c->pending) delete_fence(c->pending);
-    c->pending = NULL;
-    c->pending_ns = c->unfenced_ns = 0;
+    delete_fence(c->pending);
+    delete_fence(c->keeper);
+    forget_pending(c);
 }
 
 /* Waits for what went under a lease, not for what the program has collected since. */
 static void wait_pending(struct hw_channel *c) {
-    if (c->pending) wait_fence(c->pending);
-    c->pending = NULL;
-    c->pending_ns = c->unfenced_ns = 0;
+    if (c->pending) wait_fence(c, c->pending, c->keeper);
+    forget_pending(c);
 }
 
 /* Under a lease nothing waits; a fence now and then lets a later moment tell whether it is done. One
@@ -256,8 +268,10 @@ static void mark_pending(struct hw_channel *c, uint64_t cost_ns, uint64_t bound)
         return;
     }
     if (cost_ns && c->unfenced_ns < bound / 8) return;
-    if (c->pending) delete_fence(c->pending);
+    delete_fence(c->pending);
+    delete_fence(c->keeper);
     c->pending = make_fence(c);
+    c->keeper = make_keeper(c);
     c->unfenced_ns = 0;
 }
 
@@ -326,13 +340,17 @@ static void leaving(void *context) {
     if (context != old->context) settle_lease(old); /* later nothing could tell when it is done */
 }
 
+static const char *told(GLenum what) {
+    static const char *(*get_string)(GLenum);
+    if (!get_string) get_string = hw_resolve("glGetString", NULL, (void *)told);
+    const char *found = get_string ? get_string(what) : NULL;
+    return found ? found : "";
+}
+
 /* Fences came with OpenGL 3.2 and OpenGL ES 3.0. */
 static bool has_fences(void) {
-    static const char *(*get_string)(GLenum);
-    if (!get_string) get_string = hw_resolve("glGetString", NULL, (void *)has_fences);
-    const char *version = get_string ? get_string(GL_VERSION) : NULL;
+    const char *version = told(GL_VERSION);
     int major = 0, minor = 0;
-    if (!version) return false;
     if (!strncmp(version, "OpenGL ES ", 10)) return sscanf(version + 10, "%d", &major) == 1 && major >= 3;
     if (sscanf(version, "%d.%d", &major, &minor) != 2) return false;
     return major > 3 || (major == 3 && minor >= 2);
@@ -345,6 +363,7 @@ static void get_to_know(struct hw_channel *c) {
     GLint box[4] = {0, 0, 0, 0};
     c->known = true;
     c->fences = has_fences();
+    c->hasty = !strncmp(told(GL_RENDERER), "llvmpipe", 8);
     if (!get) return;
     get(GL_VIEWPORT, box);
     c->viewport_width = box[2];

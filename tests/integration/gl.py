@@ -32,10 +32,12 @@ LIBRARIES = {
     "gates": ["-lEGL", "-lGLESv2"],
     "glx": ["-lGL", "-lX11"],
     "count": ["-ldl"],
+    "late": ["-ldl"],
     "static": ["-static"],
     "widget": ["-lEGL", "-lGLESv2", "-lX11"],
     "xclient": ["-lX11"],
 }
+PRELOADED = ("count", "late")
 NEEDED = (
     "Xvfb",
     "Xephyr",
@@ -98,7 +100,7 @@ def xvfb(*options: str) -> Iterator[str]:
 def compile_programs(folder: Path) -> Path:
     """Build everything in tests/programs."""
     for source in sorted(PROGRAMS.glob("*.c")):
-        shared = ["-shared", "-fPIC"] if source.stem == "count" else []
+        shared = ["-shared", "-fPIC"] if source.stem in PRELOADED else []
         target = folder / (f"{source.stem}.so" if shared else source.stem)
         compile_program(source, target, *shared, *LIBRARIES[source.stem])
     compile_program(PROGRAMS / "frames.c", folder / "unlinked", "-DUNLINKED", "-lpthread", "-ldl")

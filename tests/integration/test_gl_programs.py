@@ -126,6 +126,15 @@ def test_pixels_are_the_same_while_others_compete(stage: Stage) -> None:
     assert managed.stdout == alone.stdout
 
 
+def test_a_fence_stays_until_the_driver_is_done_with_it(stage: Stage) -> None:
+    """llvmpipe writes to a fence after it has said that it is reached."""
+    env = {"LD_PRELOAD": str(stage.built / "late.so"), "MALLOC_PERTURB_": "165"}
+    line = program(stage, "frames.py")
+    alone = stage.run(*line, headway=False, env=env)
+    managed = stage.run(*line, options=["--require"], env={**env, "LATE_CHECKED": "1"})
+    assert (managed.returncode, managed.stdout) == (0, alone.stdout), managed.stderr
+
+
 def test_glmark2_validates_its_scenes(stage: Stage) -> None:
     scenes = [
         "build:use-vbo=false",
