@@ -168,6 +168,8 @@ def test_a_frameworks_program_computes_the_same_and_passes_the_gate(
     found = played[title]
     if found.problem.startswith("not installed"):
         pytest.skip(f"{title} is {found.problem}")
+    if found.problem.startswith("failed (as it is)"):
+        pytest.skip(f"{title} does not work here without Headway either: {found.problem}")
     print(f"\n{title}: {found}")
     assert found.problem == ""
     assert len({row["hash"] for row in found.rows.values()}) == 1
