@@ -7,6 +7,7 @@
 
 #define HW_MATRIX 32
 #define HW_LISTS 64
+#define HW_HELD 72
 
 /* A channel's group in the making, and its connection. One thread at a time uses a channel. */
 struct hw_channel {
@@ -41,9 +42,10 @@ struct hw_channel {
     uint32_t list, list_units[HW_LISTS];
     uint64_t expected_ns; /* what the group that is leaving will take, if it was not waited for */
     /* what went under a lease and may still be on the GPU */
-    void *pending, *keeper;
+    void *pending;
     uint64_t pending_ns, unfenced_ns;
-    void *kept; /* a fence that was reached */
+    void *held[HW_HELD]; /* fences that nobody waits for, if it is hasty */
+    uint32_t holds;
     bool turns; /* a grant is a lease (turn.c); its pages stay, even a dead daemon's: the GPU and other threads use them */
 };
 

@@ -221,37 +221,45 @@ static GLsync make_fence(const struct hw_channel *c) {
     return real_glFenceSync(GL_SYNC_GPU_COMMANDS_COMPLETE, 0);
 }
 
-/* llvmpipe's thread says that a fence is reached and then gives the fence's mutex back, which by then may be memory of
- * somebody else's: whoever waited has let go of the fence, and so has the scene behind it. So there is another one at
- * the same place that nobody waits for, and that is kept until a later one is reached. */
-static GLsync make_keeper(const struct hw_channel *c) { return c->hasty ? make_fence(c) : NULL; }
-
-static void wait_fence(struct hw_channel *c, GLsync fence, GLsync keeper) {
-    real_glClientWaitSync(fence, GL_SYNC_FLUSH_COMMANDS_BIT, 10000000000ull);
-    delete_fence(fence);
-    delete_fence(c->kept);
-    c->kept = keeper;
+/* llvmpipe's thread says that a scene's fence is reached and then gives the fence's mutex back, which by then may be memory
+ * of somebody else's, for the driver has let go of the fence. That thread is seldom interrupted just there, but it is. So
+ * the last fences are held, more of them than there are scenes in flight (64): it is done with whatever stands before. */
+static void hold_fence(struct hw_channel *c) {
+    if (!c->hasty) return;
+    void **place = &c->held[c->holds++ % HW_HELD];
+    delete_fence(*place);
+    *place = make_fence(c);
 }
 
-static void forget_pending(struct hw_channel *c) {
-    c->pending = c->keeper = NULL;
-    c->pending_ns = c->unfenced_ns = 0;
+/* All but the last: everything before it was waited for. */
+static void let_go_of_fences(struct hw_channel *c) {
+    for (uint32_t i = 0; i < HW_HELD; i++) {
+        if (i == (c->holds - 1) % HW_HELD) continue;
+        delete_fence(c->held[i]);
+        c->held[i] = NULL;
+    }
+}
+
+static void wait_fence(GLsync fence) {
+    real_glClientWaitSync(fence, GL_SYNC_FLUSH_COMMANDS_BIT, 10000000000ull);
+    delete_fence(fence);
 }
 
 /* Everything submitted so far has been executed when this returns. */
 static void wait_done(struct hw_channel *c) {
     GLsync fence = make_fence(c);
-    if (fence) wait_fence(c, fence, make_keeper(c));
+    if (fence) wait_fence(fence);
     else if (FOUND(glFinish)) real_glFinish();
     delete_fence(c->pending);
-    delete_fence(c->keeper);
-    forget_pending(c);
+    c->pending = NULL;
+    c->pending_ns = c->unfenced_ns = 0;
 }
 
 /* Waits for what went under a lease, not for what the program has collected since. */
 static void wait_pending(struct hw_channel *c) {
-    if (c->pending) wait_fence(c, c->pending, c->keeper);
-    forget_pending(c);
+    if (c->pending) wait_fence(c->pending);
+    c->pending = NULL;
+    c->pending_ns = c->unfenced_ns = 0;
 }
 
 /* Under a lease nothing waits; a fence now and then lets a later moment tell whether it is done. One
@@ -269,9 +277,7 @@ static void mark_pending(struct hw_channel *c, uint64_t cost_ns, uint64_t bound)
     }
     if (cost_ns && c->unfenced_ns < bound / 8) return;
     delete_fence(c->pending);
-    delete_fence(c->keeper);
     c->pending = make_fence(c);
-    c->keeper = make_keeper(c);
     c->unfenced_ns = 0;
 }
 
@@ -298,6 +304,7 @@ static struct hw_channel *before(void) {
 static void after(struct hw_channel *c, bool frame, bool done) {
     if (!c) return;
     int error = errno;
+    hold_fence(c);
     if (!done && (hw_gate_must_wait(c) || (c->leased && is_sample(c)))) {
         wait_done(c);
         done = true;
@@ -317,6 +324,7 @@ static void settle_lease(struct hw_channel *c) {
     int error = errno;
     inside++;
     wait_done(c);
+    let_go_of_fences(c);
     hw_gate_settle(c);
     inside--;
     errno = error;
@@ -363,7 +371,7 @@ static void get_to_know(struct hw_channel *c) {
     GLint box[4] = {0, 0, 0, 0};
     c->known = true;
     c->fences = has_fences();
-    c->hasty = !strncmp(told(GL_RENDERER), "llvmpipe", 8);
+    c->hasty = c->fences && !strncmp(told(GL_RENDERER), "llvmpipe", 8);
     if (!get) return;
     get(GL_VIEWPORT, box);
     c->viewport_width = box[2];
