@@ -231,13 +231,15 @@ static void hold_fence(struct hw_channel *c) {
     *place = make_fence(c);
 }
 
-/* All but the last: everything before it was waited for. */
+/* All but the last: its context may be destroyed, and others of its share group live. */
 static void let_go_of_fences(struct hw_channel *c) {
+    int error = errno;
     for (uint32_t i = 0; i < HW_HELD; i++) {
         if (i == (c->holds - 1) % HW_HELD) continue;
         delete_fence(c->held[i]);
         c->held[i] = NULL;
     }
+    errno = error;
 }
 
 static void wait_fence(GLsync fence) {
@@ -324,7 +326,6 @@ static void settle_lease(struct hw_channel *c) {
     int error = errno;
     inside++;
     wait_done(c);
-    let_go_of_fences(c);
     hw_gate_settle(c);
     inside--;
     errno = error;
@@ -345,7 +346,9 @@ static void leaving(void *context) {
     struct hw_channel *c = before();
     if (c && FOUND(glFlush)) real_glFlush();
     after(c, false, false);
-    if (context != old->context) settle_lease(old); /* later nothing could tell when it is done */
+    if (context == old->context) return;
+    settle_lease(old); /* later nothing could tell when it is done */
+    let_go_of_fences(old);
 }
 
 static const char *told(GLenum what) {

@@ -58,7 +58,8 @@ HOW = (
     "Of time-sliced: the median over all rounds, against each of the two time-sliced ways in the "
     "same round. Undisturbed: the upper quartile of a way's rounds against the mean of theirs; all "
     "that disturbs a round makes it slower. All processes that train are on one CPU, all others on "
-    "another, each daemon on one of its own; each process has as many bytes of environment."
+    "another, each daemon on one of its own; each process has as many bytes of environment. "
+    "Requests go on until training's last work is done; those do not count."
 )
 
 CPUS = {"inference": 5, "training": -1}
