@@ -56,6 +56,12 @@ enum hw_server {
     HW_YIELD = 4, /* end the group before: the server needs the GPU itself to answer */
 };
 
+/* What is wanted of a turn that others wait for. */
+enum hw_wanted {
+    HW_ITS_END = 1,  /* to be told when its program has seen that all is done, */
+    HW_ITS_MARK = 2, /* and before, by the GPU: who waits may go on beside the rest */
+};
+
 /* Written by the daemon alone. The client maps it read-only. */
 struct hw_daemon_page {
     uint32_t magic, version;
@@ -66,7 +72,7 @@ struct hw_daemon_page {
     /* for turns */
     uint64_t window_ns;   /* no more predicted work than this in flight; 0: any */
     uint64_t deadline_ns; /* of a job, from its first work; 0: none */
-    uint32_t wanted;      /* others wait: say when a turn is over */
+    uint32_t wanted;      /* others wait: say when a turn is over; of enum hw_wanted */
     uint32_t at_once;     /* a turn may begin with the asking for it */
     uint32_t waits;       /* the daemon knows that a turn is wanted: it need not be asked for again */
     uint32_t looks;       /* the daemon looks at the client's page all the time: who does not wait for an answer
@@ -113,6 +119,8 @@ struct hw_client_page {
     uint32_t opened[HW_LANES]; /* those that the GPU has begun, */
     uint32_t closed[HW_LANES]; /* and those that it has done */
     uint32_t waiting; /* threads that wait for the GPU: the program lives, though it says nothing */
+    uint32_t nears;   /* how often it was about to wait for all its work, */
+    uint32_t near;    /* and of which of these times the GPU has done the work before */
     uint32_t unused;
 };
 

@@ -236,6 +236,7 @@ static void rest(uint64_t now) {
         uint64_t start = hw.turn_ns > hw.finished_ns ? hw.turn_ns : hw.finished_ns;
         if (now > start) page->used_ns += now - start;
     }
+    if (page) page->nears++; /* no mark says anything of the next job yet */
     if (page && since) {
         page->jobs++;
         if (deadline && now - since > deadline) page->misses++;
@@ -279,8 +280,37 @@ static void settle(void *key, enum extent extent) {
 
 void hw_turn_synced(void *lane, bool all) { settle(lane, all ? EVERY : NAMED); }
 
+/* The program is about to wait for what it has sent. Where others may go on beside its last copies and the time until it
+ * sees that all is done, a mark tells the daemon before. Of several lanes none tells it of all. */
+static void mark_end(void) {
+    static uint64_t marked;
+    volatile struct hw_client_page *page = hw.channel->page;
+    uint64_t passed = page ? page->passed + hw_fast.unsaid : 0;
+    if (passed == marked || jobs || job_ns || page->gated) return;
+    marked = passed;
+    page->nears++;
+    struct lane *only = NULL;
+    for (uint32_t i = 0; i < hw.used; i++) {
+        if (!hw.lanes[i].key || !hw.lanes[i].dirty) continue;
+        if (only) return;
+        only = &hw.lanes[i];
+    }
+    void *event = NULL;
+    if (!only || only->gone || !only->api->can_gate || !only->api->can_gate() || !only->api->may_mark(only->key)) return;
+    if (only->api->mark(only->key, &page->near, page->nears, &event) && event) only->api->forget(event);
+}
+
 void hw_turn_waiting(int change) {
     static int threads;
+    if (change > 0 && !inside && hw.channel && hw.channel->daemon && hw.channel->daemon->wanted == HW_ITS_MARK) {
+        int error = errno;
+        inside++;
+        hw_lock();
+        mark_end();
+        hw_unlock();
+        inside--;
+        errno = error;
+    }
     int now = __atomic_add_fetch(&threads, change, __ATOMIC_RELAXED);
     volatile struct hw_client_page *page = hw.channel ? hw.channel->page : NULL;
     if (page && !inside) page->waiting = (uint32_t)now;

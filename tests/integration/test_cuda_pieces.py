@@ -39,9 +39,11 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "log"
 
 
-def fates(managed: cuda.Managed, log: Path, *options: str) -> cuda.Program:
+def fates(
+    managed: cuda.Managed, log: Path, *options: str, more: cuda.Env | None = None
+) -> cuda.Program:
     """On a GPU of its own: one that is stopped would keep the software GPU stopped."""
-    env = {"SOFTCUDA_LOG": log, "SOFTCUDA_GPU": ""}
+    env = {"SOFTCUDA_LOG": log, "SOFTCUDA_GPU": "", **(more or {})}
     program = managed.start("fates", options=options, env=env)
     assert program.heard().startswith("ready")
     return program

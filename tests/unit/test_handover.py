@@ -13,6 +13,7 @@ from headway.live.channel import Channel
 from headway.live.habits import ALIKE_NS
 from headway.live.handover import LATE_NS, LEAD_NS, SHORT_NS
 from headway.live.pages import Pages
+from headway.live.protocol import ITS_END, ITS_MARK
 from tests.unit.test_holding import JOBS, PERIOD_NS, Habits, goes
 from tests.unit.test_pieces import is_open
 from tests.unit.test_turns import MS, WAITING, is_leased
@@ -45,6 +46,11 @@ class Jobs(Habits):
         """It waits for the GPU."""
         self.write(channel, WAITING, "<I", int(on))
 
+    def be_near(self, channel: Channel, announced: int, done: int) -> None:
+        """It was so often about to wait for its work, and so much of that the GPU has done."""
+        self.write(channel, WAITING + 4, "<I", announced)
+        self.write(channel, WAITING + 8, "<I", done)
+
     def next_job(self, high: Channel, low: Channel) -> int:
         """A job that is like those before it; when it began."""
         begin_ns = self.now_ns + PERIOD_NS
@@ -62,6 +68,12 @@ def bench() -> Iterator[Jobs]:
     yield bench
     assert bench.checker.violations == []
     bench.close()
+
+
+def wanted(channel: Channel) -> int:
+    """What its page says that is wanted of its turn."""
+    assert channel.pages is not None
+    return channel.pages._words.wanted.value
 
 
 def pair(
@@ -133,6 +145,65 @@ def test_not_where_both_would_run_side_by_side(bench: Jobs) -> None:
     assert not is_open(low)
     bench.be_done(high, begin_ns + LENGTH_NS)
     assert goes(low)
+
+
+def beside(bench: Jobs) -> tuple[Channel, Channel]:
+    """A job that runs side by side with others, and is looked at all the time."""
+    bench.arbiter.look(True, bench.now_ns)
+    low, high = pair(bench)
+    high.beside = True
+    bench.next_job(high, low)
+    return low, high
+
+
+def test_side_by_side_it_opens_when_the_gpu_has_done_what_the_program_waits_for(
+    bench: Jobs,
+) -> None:
+    low, high = beside(bench)
+    assert wanted(high) == ITS_MARK
+    bench.be_near(high, announced=7, done=6)
+    bench.wait(high)
+    bench.arbiter.glance(bench.now_ns)
+    assert not is_open(low)
+    bench.be_near(high, announced=7, done=7)
+    bench.arbiter.glance(bench.now_ns)
+    assert is_open(low)
+    assert is_leased(high)
+    bench.be_done(high, bench.now_ns + 10_000, looked=True)
+    assert goes(low)
+
+
+def test_a_mark_of_work_that_nobody_waits_for_says_nothing(bench: Jobs) -> None:
+    low, high = beside(bench)
+    bench.be_near(high, announced=7, done=7)
+    bench.arbiter.glance(bench.now_ns)
+    assert not is_open(low)
+
+
+def test_it_closes_again_if_the_program_does_not_see_that_its_job_is_done(bench: Jobs) -> None:
+    low, high = beside(bench)
+    bench.be_near(high, announced=7, done=7)
+    bench.wait(high)
+    bench.arbiter.glance(bench.now_ns)
+    assert is_open(low)
+    bench.wait(high, False)
+    bench.arbiter.glance(bench.now_ns + LATE_NS)
+    assert not is_open(low)
+
+
+def test_no_mark_is_wanted_where_it_would_be_of_no_use(bench: Jobs) -> None:
+    """By programs in time slices, where a gate opens without; and by who looks now and then."""
+    low, high = beside(bench)
+    assert wanted(high) == ITS_MARK
+    bench.be_done(high, bench.now_ns + LENGTH_NS, looked=True)
+    high.beside = False
+    bench.next_job(high, low)
+    assert wanted(high) == ITS_END
+    bench.be_done(high, bench.now_ns + LENGTH_NS, looked=True)
+    high.beside = True
+    bench.arbiter.look(False, bench.now_ns)
+    bench.next_job(high, low)
+    assert wanted(high) == ITS_END
 
 
 def test_not_for_jobs_that_take_now_this_long_and_now_that_long(bench: Jobs) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from headway.engine.core import Engine
 from headway.engine.model import Group, Lease
-from headway.live import leases, turns
+from headway.live import handover, leases, turns
 from headway.live.calm import Calm
 from headway.live.channel import Channel
 from headway.live.handover import Handover
@@ -153,10 +153,14 @@ class Arbiter:
                 self._asked(channel, now_ns)
             elif not busy and turns.rests(channel, pages):
                 channel.asks, changed = asks, True
+                if self.bounds.tick_ns is None:  # first: the GPU may have nothing to do
+                    self._handover.job_over(channel, now_ns)
                 self.online.settle(now_ns)
                 self._released(channel, now_ns, rests=True)
             elif turns.has_stopped(channel, now_ns):
                 changed = True
+            elif busy and pages.nears_end:
+                self._handover.nears_end(channel, now_ns)
         if changed:
             self.decide(now_ns)
         return changed
@@ -310,7 +314,9 @@ class Arbiter:
         elif not wanted:
             holder.wanted_ns = None
         if holder.pages is not None:
-            holder.pages.set_wanted(turns.is_wanted(self.engine, holder, self.online.channels))
+            on = turns.is_wanted(self.engine, holder, self.online.channels)
+            seen = self._looking and self.bounds.tick_ns is None
+            holder.pages.set_wanted(on, marks=seen and handover.tells(holder))
 
     def _let_go(self, group: Group, now_ns: int) -> None:
         """The engine decided; tell the program."""

@@ -4,8 +4,9 @@ When the last work of a job is done its program has to see that, the daemon has 
 program, and then the GPU that a gate is open: for so long it has nothing to do. But it takes other
 programs' work by itself as soon as a short job has nothing more for it, and not before, for until
 then it is within its time slice. So once the program waits for a job that is nearly over, and may
-go beside others at all, the gate of the next one opens. Not where programs run side by side (MPS):
-there the job would pay for it.
+go beside others at all, the gate of the next one opens. Where programs run side by side (MPS) the
+job would pay for that. There the GPU says itself, by a mark, when it has done all but the copy that
+the program waits in: for that, and for seeing its end, the program needs no multiprocessors.
 """
 
 from __future__ import annotations
@@ -25,6 +26,11 @@ SHORT_NS = 1_500_000
 """A job that takes longer may not be over within a time slice of the GPU."""
 LOOK_NS = 100_000
 """How soon it is looked at again whether its program waits."""
+
+
+def tells(holder: Channel) -> bool:
+    """Whether a mark behind its job's work is of use: others may go beside the rest."""
+    return holder.beside and holder.task is not None and holder.task.policy.at_once
 
 
 class Handover:
@@ -83,6 +89,11 @@ class Handover:
             self.next_ns = over_ns + LATE_NS
         else:
             self.next_ns = now_ns + again_ns
+
+    def nears_end(self, channel: Channel, now_ns: int) -> None:
+        """The GPU has done its work, and its program is about to see that."""
+        if self._opened is None and tells(channel) and self._open(channel, now_ns):
+            self._job, self.next_ns = (channel, now_ns), now_ns + LATE_NS
 
     def job_over(self, channel: Channel, now_ns: int) -> None:
         """Who is next is decided on after this; mostly it is plain."""

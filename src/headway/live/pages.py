@@ -19,9 +19,13 @@ from headway.live.protocol import (
     CLOSED_AT,
     GATED_AT,
     GIVEN_AT,
+    ITS_END,
+    ITS_MARK,
     JOBS_AT,
     MAGIC,
     MARKS_SIZE,
+    NEAR_AT,
+    NEARS_AT,
     OPEN_AT,
     OPENED_AT,
     PAGE,
@@ -103,6 +107,8 @@ class _Words:
         "gated",
         "jobs",
         "looks",
+        "near",
+        "nears",
         "open",
         "piece",
         "waiting",
@@ -122,6 +128,8 @@ class _Words:
         self.open = ctypes.c_uint32.from_address(client + OPEN_AT)
         self.piece = ctypes.c_uint64.from_address(client + PIECE_NS_AT)
         self.waiting = ctypes.c_uint32.from_address(client + WAITING_AT)
+        self.nears = ctypes.c_uint32.from_address(client + NEARS_AT)
+        self.near = ctypes.c_uint32.from_address(client + NEAR_AT)
 
 
 class Pages:
@@ -214,10 +222,12 @@ class Pages:
         if self._daemon and self._words.at_once.value != on:
             self._words.at_once.value = on
 
-    def set_wanted(self, on: bool) -> None:
-        """Others wait for the turn to be over; as with a lease, what is read after is newer."""
-        if self._daemon and self._words.wanted.value != on:
-            self._words.wanted.value = on
+    def set_wanted(self, on: bool, *, marks: bool = False) -> None:
+        """Others wait for the turn to be over, and perhaps for a mark that says so before its
+        program can; as with a lease, what is read after is newer."""
+        wanted = (ITS_MARK if marks else ITS_END) if on else 0
+        if self._daemon and self._words.wanted.value != wanted:
+            self._words.wanted.value = wanted
             with _fence:
                 pass
 
@@ -281,6 +291,13 @@ class Pages:
     def waiting(self) -> bool:
         """It waits for the GPU."""
         return bool(self._client and self._words.waiting.value)
+
+    @property
+    def nears_end(self) -> bool:
+        """It waits for the last of its work, and the GPU has done that."""
+        if not self._client or not self._words.waiting.value:
+            return False
+        return self._words.near.value == self._words.nears.value != 0
 
     @property
     def trails(self) -> bool:

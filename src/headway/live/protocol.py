@@ -18,6 +18,8 @@ SUBMIT, COMPLETE, RELEASE, WITHDRAW, ENTER, LEAVE, TURNS = 1, 2, 3, 4, 5, 6, 7
 GRANT = 16
 AWAIT, TELL, YIELD = 1, 2, 4
 """What a client does around a swap; what they mean is said in shim/protocol.h."""
+ITS_END, ITS_MARK = 1, 2
+"""What is wanted of a turn that others wait for: to be told its end, and that by a mark before."""
 
 _HELLO = struct.Struct("<II64s64s")
 _WELCOME = struct.Struct("<IIII")
@@ -39,8 +41,10 @@ GIVEN_AT: Final = _PIECES_AT + _PIECES.size
 OPENED_AT: Final = GIVEN_AT + 2 * _MARKS.size
 CLOSED_AT: Final = OPENED_AT + _MARKS.size
 MARKS_SIZE: Final = _MARKS.size
-_WAITING = struct.Struct("<I4x")
+_WAITING = struct.Struct("<III4x")
 WAITING_AT: Final = _PIECES_AT + _PIECES.size + 4 * _MARKS.size
+NEARS_AT: Final = WAITING_AT + 4
+NEAR_AT: Final = WAITING_AT + 8
 CLIENT_PAGE_SIZE: Final = WAITING_AT + _WAITING.size
 
 HELLO_SIZE: Final = _HELLO.size
