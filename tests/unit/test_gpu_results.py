@@ -253,3 +253,26 @@ def test_the_exit_code_says_whether_a_goal_was_missed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, found: float, code: int
 ) -> None:
     assert run_with(monkeypatch, tmp_path, {"one": Outcome(goals=[Goal("x", found, 2)])}) == code
+
+
+def test_rounds_that_were_done_count_when_a_program_ends_after_enough_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As where the GPU's memory is used up: one that is half done does not."""
+    both: dict[str, Any] = {inference.ALONE: (None, None), "time-sliced": (None, None)}
+    least = inference.ENOUGH_ROUNDS
+
+    def rounds(until: int) -> inference.Rows:
+        parts = iter(range(2 * until + 1))
+
+        def segment(*_: object, together: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+            if next(parts) == 2 * until:
+                raise Failed("no memory")
+            return {"latencies_ms": [1.0]}, {"per_s": 20.0}
+
+        monkeypatch.setattr(inference, "_segment", segment)
+        return inference._rounds(inference.Kind("graph", 3 * least, 0.4), both)
+
+    assert [len(row["training"]) for row in rounds(least).values()] == [least, least]
+    with pytest.raises(Failed):
+        rounds(least - 1)
