@@ -16,8 +16,6 @@ from typing import Any
 
 # Before CUDA starts: matrix products are then the same in every run.
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-# Large blocks of memory stay whole: in pieces, twice as many are taken after some hundred steps.
-os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:21")
 
 import torch
 import torch.utils.deterministic
@@ -65,7 +63,7 @@ def main() -> None:
         loss = functional.mse_loss(model(x), wanted)
         loss.backward()
         optimizer.step()
-        losses.append(loss.detach())
+        losses.append(loss.detach().clone())  # mse_loss's own has the storage of what it averaged
         if number % LOOK_EVERY == 0:
             loss.item()
 
