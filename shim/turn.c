@@ -285,8 +285,9 @@ void hw_turn_synced(void *lane, bool all) { settle(lane, all ? EVERY : NAMED); }
 static void mark_end(void) {
     static uint64_t marked;
     volatile struct hw_client_page *page = hw.channel->page;
-    uint64_t passed = page ? page->passed + hw_fast.unsaid : 0;
-    if (passed == marked || jobs || job_ns || page->gated) return;
+    if (!page || jobs || job_ns || page->gated) return;
+    uint64_t passed = page->passed + hw_fast.unsaid;
+    if (passed == marked) return;
     marked = passed;
     page->nears++;
     struct lane *only = NULL;

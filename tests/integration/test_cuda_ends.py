@@ -9,7 +9,7 @@ import pytest
 
 from headway.live import mps
 from tests.integration import cuda
-from tests.integration.daemon_client import wait_until
+from tests.integration.daemon_client import DaemonProcess, wait_until
 from tests.integration.test_cuda_pieces import LOW, done, fates, log
 
 __all__ = ["log"]
@@ -92,3 +92,26 @@ def test_nor_behind_one_that_is_alone(
     for _ in range(JOBS):
         assert high.do(f"launch {KERNEL_US}", "read", "sync")[1] == "read 0"
     assert behind_kernels(log, high) == [["copy"]] * JOBS
+
+
+@POLLS
+def test_a_daemon_that_dies_before_a_mark_is_reached_harms_nobody(
+    managed: cuda.Managed, log: Path, server: dict[str, str]
+) -> None:
+    low, high = fates(managed, log, *LOW, more=server), fates(managed, log, *HIGH, more=server)
+    for _ in range(3):
+        for program in (low, high):
+            wait_until(
+                lambda who=program: (  # type: ignore[misc]
+                    who.do("series 50 1", "right")[1] == "bad 0" and managed.passed(who) > 0
+                ),
+                "the daemon serves it",
+            )
+        low.tell("series 500 400")
+        high.tell(f"launch {10 * KERNEL_US}", "read")
+        assert high.heard() == "launched 0"
+        managed.daemon.kill()
+        assert high.heard() == "read 0"
+        assert low.heard() == "series 0"
+        managed.daemon = DaemonProcess(managed.daemon.folder, *managed.daemon.options)
+    assert low.do("right") == ["bad 0"]
