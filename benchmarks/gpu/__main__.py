@@ -36,7 +36,7 @@ SECTIONS: dict[str, tuple[Callable[[Stage, bool], Outcome], int, int]] = {
     "pairs": (pairs.measure, 210, 85),
     "overhead": (overhead.measure, 270, 90),
     "shares": (shares.measure, 160, 30),
-    "torch": (inference.measure, 230, 30),
+    "torch": (inference.measure, 205, 30),
     "gates": (gates.measure, 16, 8),
     "tick": (ticks.measure, 35, 20),
     "kill": (kills.measure, 70, 70),
