@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from headway.live.protocol import MESSAGE_SIZE
+from headway.live.wire.protocol import MESSAGE_SIZE
 from tests.integration.daemon_client import Client, DaemonProcess, running_daemon
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from benchmarks.desktop import INSTALL, has_openarena, openarena, save_picture
 from benchmarks.gpu.results import Table
 from headway.engine.events import Completed, Dispatched, Event, Submitted
-from headway.sim.statistics import nearest_rank
+from headway.trace.statistics import nearest_rank
 from headway.view.plots import new_figure
 from headway.view.traces import TraceError, read_events
 from tests.integration import gl, ticks

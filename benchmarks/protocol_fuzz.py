@@ -24,8 +24,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headway.live.arbiter import Bounds
-from headway.live.protocol import (
+from headway.live.gate.arbiter import Bounds
+from headway.live.wire.protocol import (
     ENTER,
     GRANT,
     LEAVE,

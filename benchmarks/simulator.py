@@ -24,7 +24,7 @@ from headway.engine.core import Engine
 from headway.engine.priorities import Fixed
 from headway.sim.programs.periodic import Periodic
 from headway.sim.simulator import Device, Simulator
-from headway.sim.statistics import Statistics
+from headway.trace.statistics import Statistics
 
 PERIODS_NS = (
     10_000_019, 13_000_027, 17_000_023, 19_000_013, 23_000_009,

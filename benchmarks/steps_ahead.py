@@ -35,7 +35,7 @@ AWAY_MS = (0, 15, 25)
 IMPORTANT = """
 import sys, time
 from pathlib import Path
-from headway.live.protocol import TURNS
+from headway.live.wire.protocol import TURNS
 from tests.integration.daemon_client import Client, ask
 
 folder = Path(sys.argv[1])

@@ -53,7 +53,7 @@ def screen(folder: Path) -> Iterator[str]:
 
 
 def library(env: dict[str, str]) -> str:
-    code = "from headway.live.launcher import library; print(library())"
+    code = "from headway.live.identity.launcher import library; print(library())"
     return subprocess.check_output([BIN / "python", "-c", code], text=True, env=env).strip()
 
 

@@ -44,9 +44,10 @@ def build(folder: Path) -> dict[str, str]:
 def build_interposer() -> dict[str, str]:
     """With OpenCL if its headers are there and agree with ours."""
     library = ROOT / "src" / "headway" / "live" / "libheadway.so"
-    shim = sorted(str(path) for path in (ROOT / "shim").glob("*.c"))
+    shim = sorted(str(path) for path in (ROOT / "shim").glob("*/*.c"))
     options = ["-std=gnu11", "-O2", "-g", "-fPIC", "-shared", "-fvisibility=hidden"]
     options += ["-ftls-model=initial-exec"]
+    options += [f"-I{folder}" for folder in sorted((ROOT / "shim").iterdir())]
     command = ["gcc", *options, "-o", str(library), *shim, "-ldl", "-lpthread"]
     compiler = _compiler(command)
     said = compiler.communicate()[1]

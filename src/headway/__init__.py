@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from headway.live.inside import enter_server as enter_server
-    from headway.live.inside import leave_server as leave_server
-    from headway.live.tasks import current as current
-    from headway.live.tasks import job as job
-    from headway.live.tasks import task as task
+    from headway.live.api.inside import enter_server as enter_server
+    from headway.live.api.inside import leave_server as leave_server
+    from headway.live.api.tasks import current as current
+    from headway.live.api.tasks import job as job
+    from headway.live.api.tasks import task as task
 else:
     _INSIDE = {
-        "current": "headway.live.tasks",
-        "enter_server": "headway.live.inside",
-        "job": "headway.live.tasks",
-        "leave_server": "headway.live.inside",
-        "task": "headway.live.tasks",
+        "current": "headway.live.api.tasks",
+        "enter_server": "headway.live.api.inside",
+        "job": "headway.live.api.tasks",
+        "leave_server": "headway.live.api.inside",
+        "task": "headway.live.api.tasks",
     }
 
     def __getattr__(name: str) -> Any:

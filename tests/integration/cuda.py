@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headway.live import launcher
+from headway.live.identity import launcher
 from tests.integration.daemon_client import PATIENCE_S, DaemonProcess, wait_until
 
 GOES_ON_S = 8.0

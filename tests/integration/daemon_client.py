@@ -21,8 +21,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from headway.live.client import ask
-from headway.live.protocol import (
+from headway.live.api.client import ask
+from headway.live.wire.protocol import (
     COMPLETE,
     ENTER,
     GRANT,

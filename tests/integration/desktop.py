@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.live.xserver import listener_of
+from headway.live.desktop.xserver import listener_of
 from tests.integration import gl
 from tests.integration.gl import HEADWAY, Program, Stage, wait_until
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from headway.live import launcher
+from headway.live.identity import launcher
 
 PROGRAMS = Path(__file__).parent.parent / "programs"
 HEADWAY = str(Path(sys.executable).with_name("headway"))

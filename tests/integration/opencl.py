@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headway.live import launcher
+from headway.live.identity import launcher
 from tests.integration.daemon_client import DaemonProcess
 
 SOURCES = Path(__file__).parent.parent / "programs" / "opencl"

@@ -7,7 +7,7 @@ can. What is done about it stays the same.
 
 from __future__ import annotations
 
-from headway.live import habits
+from headway.live.gate import habits
 from headway.view.cli import main
 
 SLOWER = 10

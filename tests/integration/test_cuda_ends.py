@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.live import mps
+from headway.live.devices import mps
 from tests.integration import cuda
 from tests.integration.daemon_client import DaemonProcess, wait_until
 from tests.integration.test_cuda_pieces import LOW, done, fates, log

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.live.protocol import TURNS
+from headway.live.wire.protocol import TURNS
 from tests.integration import cuda
 from tests.integration.daemon_client import Client
 from tests.integration.test_cuda_pieces import (

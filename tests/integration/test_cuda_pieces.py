@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.live.protocol import TURNS
+from headway.live.wire.protocol import TURNS
 from tests.integration import cuda
 from tests.integration.command import headway
 from tests.integration.daemon_client import PATIENCE_S, Client, DaemonProcess, wait_until

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.live.client import Refused
+from headway.live.api.client import Refused
 from tests.integration.command import headway
 from tests.integration.daemon_client import (
     Actor,
@@ -298,7 +298,7 @@ def _live(daemon: DaemonProcess, token: str) -> None:
 
 AS_NOBODY = """
 import os, socket, sys
-from headway.live.protocol import build_hello
+from headway.live.wire.protocol import build_hello
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 for name, kind in (("clients", socket.SOCK_SEQPACKET), ("control", socket.SOCK_STREAM)):
     s = socket.socket(socket.AF_UNIX, kind)
@@ -356,7 +356,7 @@ def test_a_second_daemon_in_the_same_folder_says_so_and_harms_nobody(daemon: Dae
 LAUNCHER = """
 import sys
 from pathlib import Path
-from headway.live.client import ask
+from headway.live.api.client import ask
 print(ask(Path(sys.argv[1]), {"do": "run", "name": "second"})["token"], flush=True)
 sys.stdin.read()
 """

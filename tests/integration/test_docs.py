@@ -59,7 +59,7 @@ def test_the_map_of_the_architecture_matches_the_tree() -> None:
     named = set(re.findall(r"`((?:src|tests|benchmarks|examples|shim|scripts)/[\w./-]*)`", text))
     for path in named:
         assert (ROOT / path).exists(), f"{path} is on the map but not in the tree"
-    for layer in ("engine", "sim", "live", "view"):
+    for layer in ("engine", "trace", "sim", "live", "view"):
         for entry in (ROOT / "src" / "headway" / layer).iterdir():
             if entry.name in ("__init__.py", "__pycache__", "libheadway.so"):
                 continue

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from headway.live import launcher
+from headway.live.identity import launcher
 from tests.integration import cuda, gl, opencl
 from tests.integration.command import HEADWAY, ROOT, headway
 from tests.integration.daemon_client import running_daemon, wait_until
@@ -191,12 +191,22 @@ def test_functions_of_extensions_pass_by(tmp_path: Path) -> None:
 def test_an_interposer_without_opencl_says_so(clapp: Path, tmp_path: Path) -> None:
     library = tmp_path / "libheadway.so"
     flags = ("-std=gnu11", "-O1", "-shared", "-fPIC", "-fvisibility=hidden", "-Wall", "-Werror")
-    sources = sorted(map(str, (ROOT / "shim").glob("*.c")))
-    command = ["gcc", *flags, "-DHEADWAY_WITHOUT_OPENCL", "-o", str(library), *sources, "-ldl"]
+    sources = sorted(map(str, (ROOT / "shim").glob("*/*.c")))
+    folders = [f"-I{path}" for path in (ROOT / "shim").iterdir()]
+    command = [
+        "gcc",
+        *flags,
+        *folders,
+        "-DHEADWAY_WITHOUT_OPENCL",
+        "-o",
+        str(library),
+        *sources,
+        "-ldl",
+    ]
     subprocess.run([*command, "-lpthread"], check=True)
     code = f"""
     import pathlib
-    from headway.live import launcher
+    from headway.live.identity import launcher
     launcher.library = lambda: pathlib.Path({str(library)!r})
     from headway.view.cli import main
     main()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import headway
-from headway.live import inside
+from headway.live.api import inside
 from tests.integration.daemon_client import Actor, DaemonProcess, running_daemon, wait_until
 
 pytestmark = pytest.mark.live

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.live.launcher import library
+from headway.live.identity.launcher import library
 from tests.integration import gl
 from tests.integration.gl import Stage, wait_until
 

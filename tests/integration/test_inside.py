@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import headway
-from headway.live import tasks
+from headway.live.api import tasks
 from tests.integration.daemon_client import Actor, DaemonProcess, running_daemon, wait_until
 
 pytestmark = pytest.mark.live

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.live import mps
+from headway.live.devices import mps
 from tests.integration.daemon_client import running_daemon
 
 pytestmark = pytest.mark.live

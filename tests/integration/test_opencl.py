@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from headway.live import launcher
+from headway.live.identity import launcher
 from tests.integration import gl, opencl
 from tests.integration.daemon_client import DaemonProcess, running_daemon, wait_until
 from tests.integration.opencl import ROUTES, Programs

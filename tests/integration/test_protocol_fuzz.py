@@ -16,7 +16,14 @@ from pathlib import Path
 import pytest
 
 from benchmarks.protocol_fuzz import run_fuzz
-from headway.live.protocol import MESSAGE_SIZE, PAGE, SUBMIT, Message, build_hello, build_message
+from headway.live.wire.protocol import (
+    MESSAGE_SIZE,
+    PAGE,
+    SUBMIT,
+    Message,
+    build_hello,
+    build_message,
+)
 from tests.integration.daemon_client import DaemonProcess, Gone, running_daemon, wait_until
 
 pytestmark = pytest.mark.live

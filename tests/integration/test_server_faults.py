@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.live.protocol import ENTER, LEAVE, Message, build_message
+from headway.live.wire.protocol import ENTER, LEAVE, Message, build_message
 from tests.integration.daemon_client import Actor, DaemonProcess, running_daemon, wait_until
 from tests.integration.test_kill_matrix import BOUND_MS, FATES, meet
 

@@ -20,8 +20,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from headway import __version__
-from headway.live.metrics import MAX_TASKS, METRICS
-from headway.live.scrape import MAX_READERS
+from headway.live.watch.metrics import MAX_TASKS, METRICS
+from headway.live.watch.scrape import MAX_READERS
 from tests.integration.command import ROOT, headway
 from tests.integration.daemon_client import Client, DaemonProcess, running_daemon, wait_until
 
@@ -421,5 +421,6 @@ def test_other_addresses_are_refused_in_one_line(tmp_path: Path, address: str) -
 
 
 def test_prometheus_is_loaded_only_where_it_is_wanted() -> None:
-    code = "import sys, headway.live.daemon; raise SystemExit('prometheus_client' in sys.modules)"
+    code = """import sys, headway.live.server.daemon
+raise SystemExit('prometheus_client' in sys.modules)"""
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headway.engine.reserves import ReserveSpec
-from headway.live.channel import Channel
+from headway.live.gate.channel import Channel
 from tests.unit.test_turns import MS, Bench, is_leased, is_wanted
 
 WAKE_NS = 50_000

@@ -34,7 +34,9 @@ from headway.engine.events import (
     Withdrawn,
 )
 from headway.engine.model import make_rank
-from headway.sim.analysis import (
+from headway.sim.run import simulate
+from headway.sim.scenario import parse_scenario
+from headway.trace.analysis import (
     BUDGET,
     CAUSES,
     HOLDOFF,
@@ -48,8 +50,6 @@ from headway.sim.analysis import (
     read_history,
     summarise,
 )
-from headway.sim.run import simulate
-from headway.sim.scenario import parse_scenario
 from tests.strategies import MS, scenarios, to_toml
 
 ORACLES = Path(__file__).resolve().parents[1] / "data" / "oracles"

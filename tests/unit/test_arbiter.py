@@ -16,13 +16,16 @@ from headway.engine.events import Recorder
 from headway.engine.model import Group
 from headway.engine.priorities import Fixed
 from headway.engine.reserves import ReserveSpec
-from headway.live.arbiter import Arbiter, Bounds
-from headway.live.channel import Channel, Peer
-from headway.live.daemon import Daemon
-from headway.live.listener import Listener
-from headway.live.loop import Loop
-from headway.live.pages import Pages
-from headway.live.protocol import (
+from headway.live.gate.arbiter import Arbiter, Bounds
+from headway.live.gate.channel import Channel, Peer
+from headway.live.identity.registry import Allow, Registry
+from headway.live.identity.wishes import Wish
+from headway.live.server.daemon import Daemon
+from headway.live.server.listener import Listener
+from headway.live.server.loop import Loop
+from headway.live.watch.stats import Stats
+from headway.live.wire.pages import Pages
+from headway.live.wire.protocol import (
     COMPLETE,
     RELEASE,
     SUBMIT,
@@ -33,10 +36,7 @@ from headway.live.protocol import (
     build_message,
     parse_hello,
 )
-from headway.live.registry import Allow, Registry
-from headway.live.stats import Stats
-from headway.live.wishes import Wish
-from headway.sim.checker import Checker
+from headway.trace.checker import Checker
 
 MS = 1_000_000
 

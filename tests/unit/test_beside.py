@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.engine.reserves import ReserveSpec
-from headway.live import turns
-from headway.live.arbiter import Arbiter, Bounds
-from headway.live.channel import Channel
-from headway.live.protocol import RELEASE, Message
+from headway.live.gate import turns
+from headway.live.gate.arbiter import Arbiter, Bounds
+from headway.live.gate.channel import Channel
+from headway.live.wire.protocol import RELEASE, Message
 from tests.unit.test_pieces import (
     GATED,
     PIECE_NS,

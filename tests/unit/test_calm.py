@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from headway.engine.reserves import ReserveSpec
-from headway.live.arbiter import Arbiter, Bounds
-from headway.live.channel import Channel
+from headway.live.gate.arbiter import Arbiter, Bounds
+from headway.live.gate.channel import Channel
 from tests.unit.test_holding import JOBS, PERIOD_NS, Habits
 from tests.unit.test_turns import HOLD_NS, MS
 

@@ -26,10 +26,10 @@ from headway.engine.events import (
 )
 from headway.engine.model import Group
 from headway.engine.reserves import Reserve, ReserveSpec
-from headway.sim.analysis.history import read_history
-from headway.sim.analysis.summary import summarise
-from headway.sim.statistics import Statistics
-from headway.sim.tally import Tally
+from headway.trace.analysis.history import read_history
+from headway.trace.analysis.summary import summarise
+from headway.trace.statistics import Statistics
+from headway.trace.tally import Tally
 from tests.unit.test_checker import (
     MS,
     Drive,

@@ -35,7 +35,7 @@ from headway.engine.inheritance import Request
 from headway.engine.model import Group, Task
 from headway.engine.priorities import Automatic, EarliestDeadline, Fixed, PriorityRule
 from headway.engine.reserves import Reserve, ReserveSpec
-from headway.sim.checker import KEPT, RULES, Checker, Violation, check, describe_rules
+from headway.trace.checker import KEPT, RULES, Checker, Violation, check, describe_rules
 
 MS = 1_000_000
 NEVER = 1 << 62

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-SHIM = Path(__file__).parents[2] / "shim"
+SHIM = Path(__file__).parents[2] / "shim" / "stream"
 SEED, PRIME, WORD = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
 KINDS = 600
 """More than a transformer's training has."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-SHIM = Path(__file__).parents[2] / "shim"
+SHIM = Path(__file__).parents[2] / "shim" / "cuda"
 KNOWN_VERSION = int(re.findall(r"KNOWN_VERSION (\d+)", (SHIM / "cuda.c").read_text())[0])
 PER_THREAD_SINCE = 7000
 """Twins for the per-thread default stream came with this version."""

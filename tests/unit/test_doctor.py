@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.live import launcher
+from headway.live.identity import launcher
 from headway.view import doctor
 from headway.view.doctor import Finding, checks, daemon, examine, graphics, interposer, system
 from headway.view.doctor.elf import read_elf

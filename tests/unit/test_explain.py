@@ -12,11 +12,11 @@ import pytest
 
 from headway.engine.priorities import Fixed
 from headway.engine.reserves import ReserveSpec
-from headway.live.channel import Channel, Peer
-from headway.live.daemon import Daemon
-from headway.live.explain import explain
-from headway.live.pages import Pages
-from headway.live.protocol import COMPLETE, SUBMIT, Message
+from headway.live.gate.channel import Channel, Peer
+from headway.live.server.daemon import Daemon
+from headway.live.watch.explain import explain
+from headway.live.wire.pages import Pages
+from headway.live.wire.protocol import COMPLETE, SUBMIT, Message
 from headway.view.explaining import rough, sentences
 
 MS = 1_000_000

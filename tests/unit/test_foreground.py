@@ -14,11 +14,11 @@ from headway.engine.core import Engine
 from headway.engine.events import Event, Focused, Recorder
 from headway.engine.model import Group
 from headway.engine.priorities import Automatic, Fixed, PriorityRule
-from headway.live.channel import Channel, Peer
-from headway.live.daemon import Daemon
-from headway.live.protocol import build_hello
-from headway.live.wishes import Wish
-from headway.live.x11.session import XRES, Owner
+from headway.live.desktop.x11.session import XRES, Owner
+from headway.live.gate.channel import Channel, Peer
+from headway.live.identity.wishes import Wish
+from headway.live.server.daemon import Daemon
+from headway.live.wire.protocol import build_hello
 
 MS = 1_000_000
 US, PARENT, STRANGER = os.getpid(), os.getppid(), 1
@@ -203,7 +203,7 @@ def test_a_mistake_of_our_own_costs_the_display_only(
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     watcher = bench.daemon.foreground.watcher
-    monkeypatch.setattr("headway.live.x11.watcher.cookie_for", fail)
+    monkeypatch.setattr("headway.live.desktop.x11.watcher.cookie_for", fail)
     monkeypatch.setattr(watcher, "_connect", lambda display: ours)
     bench.program("it", Automatic())
     offer(bench, ":7")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.live.habits import (
+from headway.live.gate.habits import (
     ALIKE_NS,
     LATE_NS,
     LEAD_NS,

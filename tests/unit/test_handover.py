@@ -8,12 +8,12 @@ from collections.abc import Iterator
 import pytest
 
 from headway.engine.priorities import Fixed
-from headway.live import turns
-from headway.live.channel import Channel
-from headway.live.habits import ALIKE_NS
-from headway.live.handover import LATE_NS, LEAD_NS, SHORT_NS
-from headway.live.pages import Pages
-from headway.live.protocol import ITS_END, ITS_MARK
+from headway.live.gate import turns
+from headway.live.gate.channel import Channel
+from headway.live.gate.habits import ALIKE_NS
+from headway.live.gate.handover import LATE_NS, LEAD_NS, SHORT_NS
+from headway.live.wire.pages import Pages
+from headway.live.wire.protocol import ITS_END, ITS_MARK
 from tests.unit.test_holding import JOBS, PERIOD_NS, Habits, goes
 from tests.unit.test_pieces import is_open
 from tests.unit.test_turns import MS, WAITING, is_leased

@@ -14,13 +14,13 @@ from headway.engine.core import Engine
 from headway.engine.model import Group
 from headway.engine.priorities import Fixed
 from headway.engine.reserves import ReserveSpec
-from headway.live import turns
-from headway.live.arbiter import Arbiter, Bounds
-from headway.live.channel import Channel
-from headway.live.habits import LATE_NS, LEAD_NS, SEEN
-from headway.live.holding import LONG_NS, SPARED, HoldBack
-from headway.live.online import Online
-from headway.live.protocol import RELEASE, SUBMIT, Message
+from headway.live.gate import turns
+from headway.live.gate.arbiter import Arbiter, Bounds
+from headway.live.gate.channel import Channel
+from headway.live.gate.habits import LATE_NS, LEAD_NS, SEEN
+from headway.live.gate.holding import LONG_NS, SPARED, HoldBack
+from headway.live.gate.online import Online
+from headway.live.wire.protocol import RELEASE, SUBMIT, Message
 from tests.unit.test_pieces import PIECE_NS, Pieces, is_open
 from tests.unit.test_turns import HOLD_NS, MS, is_leased, page
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 
 from headway.engine.events import Event, Observer, Recorder
 from headway.engine.model import Group
-from headway.sim.checker import check
 from headway.sim.run import simulate
 from headway.sim.scenario import read_scenario
+from headway.trace.checker import check
 from tests.strategies import scenarios
 
 MS = 1_000_000

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.live import launches, requests
-from headway.live.launches import KEPT_S, Claims, Launches
-from headway.live.requests import Refusal, Request
-from headway.live.wishes import Wish
+from headway.live.identity import launches
+from headway.live.identity.launches import KEPT_S, Claims, Launches
+from headway.live.identity.wishes import Wish
+from headway.live.server import requests
+from headway.live.server.requests import Refusal, Request
 
 UID = 4711
 SAID: Request = {

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.engine.reserves import ReserveSpec
-from headway.live import turns
-from headway.live.arbiter import Arbiter, Bounds
-from headway.live.channel import Channel
-from headway.live.protocol import OPEN_AT, PAGE, RELEASE, SUBMIT, WITHDRAW, Message
+from headway.live.gate import turns
+from headway.live.gate.arbiter import Arbiter, Bounds
+from headway.live.gate.channel import Channel
+from headway.live.wire.protocol import OPEN_AT, PAGE, RELEASE, SUBMIT, WITHDRAW, Message
 from tests.unit.test_turns import HOLD_NS, JOBS, MS, UNMARKED, Bench, is_leased, page
 
 ASKS, GATED, OPEN, PIECE_NS = 12, OPEN_AT - 4, OPEN_AT, OPEN_AT + 4

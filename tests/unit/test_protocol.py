@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from headway.live import protocol
+from headway.live.wire import protocol
 
-HEADER = Path(__file__).parents[2] / "shim" / "protocol.h"
+HEADER = Path(__file__).parents[2] / "shim" / "core" / "protocol.h"
 
 
 def test_message_types_and_server_flags_have_the_same_numbers() -> None:

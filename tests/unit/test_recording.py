@@ -23,10 +23,10 @@ from headway.engine.events import (
     TakenUp,
 )
 from headway.engine.model import Group, Task
-from headway.live import recording
-from headway.live.following import Follower, StreamError
-from headway.live.recording import Recordings, TooMany
-from headway.sim.checker import check
+from headway.live.watch import recording
+from headway.live.watch.following import Follower, StreamError
+from headway.live.watch.recording import Recordings, TooMany
+from headway.trace.checker import check
 
 MS = 1_000_000
 

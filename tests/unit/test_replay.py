@@ -25,12 +25,12 @@ from headway.engine.events import (
 )
 from headway.engine.model import make_rank
 from headway.engine.reading import BadInput
-from headway.sim.programs.recorded import Step, parse_step
-from headway.sim.replay import Plan, plan
-from headway.sim.replay.text import scenario_text
 from headway.sim.run import simulate
 from headway.sim.scenario import parse_scenario, read_scenario
-from headway.sim.tally import Tally
+from headway.trace.replay import Plan, plan
+from headway.trace.replay.steps import Step, parse_step
+from headway.trace.replay.text import scenario_text
+from headway.trace.tally import Tally
 from tests.strategies import scenarios, to_toml
 
 MS = 1_000_000

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.engine.events import Began, Completed, Ended, Event, Submitted, TaskAdded
-from headway.sim.analysis import History, Occupancy, read_history, summarise
+from headway.trace.analysis import History, Occupancy, read_history, summarise
 from headway.view.report import data as report_data
 from headway.view.report.data import Data, round_up
 from headway.view.report.page import page

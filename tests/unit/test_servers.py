@@ -12,11 +12,13 @@ import pytest
 from headway.engine.model import level_of
 from headway.engine.reserves import ReserveSpec
 from headway.engine.spec import parse_spec
-from headway.live import servers as servers_module
-from headway.live.channel import Channel, Peer
-from headway.live.loop import Loop
-from headway.live.niceness import MOST, Niceness
-from headway.live.protocol import (
+from headway.live.desktop import servers as servers_module
+from headway.live.desktop.niceness import MOST, Niceness
+from headway.live.desktop.servers import MOST_TASKS, REQUEST_NS, Inherit, Servers
+from headway.live.gate.channel import Channel, Peer
+from headway.live.identity.registry import Registry
+from headway.live.server.loop import Loop
+from headway.live.wire.protocol import (
     AWAIT,
     COMPLETE,
     ENTER,
@@ -30,8 +32,6 @@ from headway.live.protocol import (
     build_hello,
     parse_hello,
 )
-from headway.live.registry import Registry
-from headway.live.servers import MOST_TASKS, REQUEST_NS, Inherit, Servers
 from tests.unit.test_arbiter import MS, Bench
 
 CLIENT, SERVER, OTHER, WINDOWS = 101, 102, 103, os.getpid()

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from headway.engine.reserves import ReserveSpec
-from headway.live.channel import Channel, Peer
-from headway.live.splits import WIDER, Splits
+from headway.live.gate.channel import Channel, Peer
+from headway.live.gate.splits import WIDER, Splits
 from tests.unit.test_arbiter import MS, Bench
 
 SPLIT_NS, WINDOW_NS = 500_000, 200_000

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headway.sim.run import simulate
 from headway.sim.scenario import read_scenario
-from headway.sim.statistics import BINS, EXACT, Quantiles, Series, Statistics
+from headway.trace.statistics import BINS, EXACT, Quantiles, Series, Statistics
 
 MS = 1_000_000
 S = 1_000 * MS

@@ -17,9 +17,9 @@ from headway.engine.model import Group, Lease, Task
 from headway.engine.policies.prt import Prt
 from headway.engine.priorities import Fixed
 from headway.engine.reserves import ReserveSpec
-from headway.live import stats as stats_module
-from headway.live.stats import MAX_FPS, Stats
-from headway.live.window import MAX_CAUSES, SLOT_NS, SLOTS, Window, bucket_of, bucket_top
+from headway.live.watch import stats as stats_module
+from headway.live.watch.stats import MAX_FPS, Stats
+from headway.live.watch.window import MAX_CAUSES, SLOT_NS, SLOTS, Window, bucket_of, bucket_top
 from headway.sim.run import simulate
 from headway.sim.scenario import parse_scenario, read_scenario
 from tests.integration.command import ROOT

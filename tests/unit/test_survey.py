@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.live import launcher
+from headway.live.identity import launcher
 from headway.view.doctor import running
 from headway.view.doctor.running import Run, findings
 from headway.view.doctor.survey import (
@@ -130,13 +130,13 @@ def test_functions_belong_to_an_api_by_their_names() -> None:
 
 
 def test_what_the_interposer_knows_is_in_its_file() -> None:
-    declared = re.search(r"#define KNOWN_VERSION (\d+)", (SHIM / "cuda.c").read_text())
+    declared = re.search(r"#define KNOWN_VERSION (\d+)", (SHIM / "cuda" / "cuda.c").read_text())
     assert declared is not None
     assert known_apis(launcher.library()) == {"CUDA": int(declared[1]), "OpenCL": 300}
 
 
 def test_a_row_of_the_table_is_the_same_in_both_languages() -> None:
-    text = (SHIM / "survey.h").read_text()
+    text = (SHIM / "core" / "survey.h").read_text()
     assert re.search(r"char name\[56\];\s+uint64_t count;", text)
 
 

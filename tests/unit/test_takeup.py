@@ -23,7 +23,7 @@ from headway.engine.events import (
     TaskAdded,
 )
 from headway.engine.snapshot import retell
-from headway.sim.checker import check
+from headway.trace.checker import check
 from tests.unit.test_checker import (
     MISTAKES,
     MS,

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from headway.engine.events import Charged, Completed, Event, Recorder
 from headway.engine.reserves import Reserve, ReserveSpec
-from headway.live import turns
-from headway.live.arbiter import Arbiter, Bounds
-from headway.live.channel import Channel
-from headway.sim.checker import check
+from headway.live.gate import turns
+from headway.live.gate.arbiter import Arbiter, Bounds
+from headway.live.gate.channel import Channel
+from headway.trace.checker import check
 from tests.unit.greedy import Gpu
 from tests.unit.test_turns import HOLD_NS, MS, Bench, is_leased
 

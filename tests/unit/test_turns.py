@@ -17,12 +17,12 @@ from headway.engine.policies.overlap import Overlap
 from headway.engine.policies.prt import Prt
 from headway.engine.priorities import EarliestDeadline, Fixed, PriorityRule
 from headway.engine.reserves import ReserveSpec
-from headway.live import turns
-from headway.live.arbiter import Arbiter, Bounds
-from headway.live.channel import Channel
-from headway.live.leases import KEEP_FROM_TURNS_NS
-from headway.live.protocol import COMPLETE, RELEASE, SUBMIT, TURNS, WITHDRAW, Message
-from headway.sim.checker import Checker
+from headway.live.gate import turns
+from headway.live.gate.arbiter import Arbiter, Bounds
+from headway.live.gate.channel import Channel
+from headway.live.gate.leases import KEEP_FROM_TURNS_NS
+from headway.live.wire.protocol import COMPLETE, RELEASE, SUBMIT, TURNS, WITHDRAW, Message
+from headway.trace.checker import Checker
 from tests.unit import test_arbiter
 
 MS = 1_000_000

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.live.loop import Loop
-from headway.live.x11 import watcher as watching
-from headway.live.x11.names import Display, cookie_for, parse_display
-from headway.live.x11.session import WM_PID, XRES, Owner, Session
-from headway.live.x11.watcher import NOT_YET, Watcher
-from headway.live.x11.wire import MAX_EXTRA, Broken, Stream
+from headway.live.desktop.x11 import watcher as watching
+from headway.live.desktop.x11.names import Display, cookie_for, parse_display
+from headway.live.desktop.x11.session import WM_PID, XRES, Owner, Session
+from headway.live.desktop.x11.watcher import NOT_YET, Watcher
+from headway.live.desktop.x11.wire import MAX_EXTRA, Broken, Stream
+from headway.live.server.loop import Loop
 from tests.x_server import Server, refusal, welcome
 
 HERE = socket.gethostname().encode()

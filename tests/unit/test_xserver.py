@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.live.xserver import display_of, listener_of, name_of
+from headway.live.desktop.xserver import display_of, listener_of, name_of
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from headway.sim.programs import Program
 from headway.sim.programs.serves import Server
 from headway.sim.scenario import EventPlan, Scenario, TaskPlan
 from headway.sim.simulator import Action, Progress, Simulator
-from headway.sim.statistics import Statistics
+from headway.trace.statistics import Statistics
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from headway.engine.units import DurationError, format_ns, parse_duration
-from headway.sim.analysis import History
+from headway.trace.analysis import History
 from headway.view.errors import UserError
 from headway.view.traces.reader import read_events
 from headway.view.traces.records import CutOffTrace

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from headway.sim.analysis import CAUSES, History, Occupancy, Summary, percentile, summarise
-from headway.sim.analysis.history import SHORT
+from headway.trace.analysis import CAUSES, History, Occupancy, Summary, percentile, summarise
+from headway.trace.analysis.history import SHORT
 from headway.view.plots import new_figure
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from headway.engine.events import Observer
 from headway.sim.run import simulate
 from headway.sim.scenario import read_scenario
-from headway.sim.statistics import Statistics, TaskStatistics
+from headway.trace.statistics import Statistics, TaskStatistics
 
 if TYPE_CHECKING:
     from headway.engine.inheritance import Request

@@ -7,7 +7,7 @@ import itertools
 import click
 
 from headway.engine.units import DurationError, format_ns, parse_duration
-from headway.sim.checker import RULES, Checker
+from headway.trace.checker import RULES, Checker
 from headway.view.errors import UserError
 from headway.view.traces.reader import read_events
 

@@ -74,12 +74,13 @@ def command(
 ) -> None:
     """Serve programs that run under Headway, in the foreground."""
     from headway.engine.units import DurationError, parse_duration
-    from headway.live import launcher, paths
-    from headway.live.arbiter import Bounds
-    from headway.live.daemon import Daemon
-    from headway.live.servers import Inherit
-    from headway.live.startup import DaemonError
-    from headway.live.wishes import parse_address
+    from headway.live.desktop.servers import Inherit
+    from headway.live.gate.arbiter import Bounds
+    from headway.live.identity import launcher
+    from headway.live.identity.wishes import parse_address
+    from headway.live.server.daemon import Daemon
+    from headway.live.server.startup import DaemonError
+    from headway.live.wire import paths
 
     durations_ns = {}
     given = {"--split": split, "--window": window, "--holdoff": holdoff, "--tick": tick}

@@ -18,7 +18,8 @@ def command(task: str, as_json: bool) -> None:
 
     TASK is a name or a pid, as headway ps shows them.
     """
-    from headway.live import client, paths
+    from headway.live.api import client
+    from headway.live.wire import paths
     from headway.view.explaining import sentences
 
     try:

@@ -12,9 +12,9 @@ from headway.view.errors import INTERRUPTED, UserError
 
 if TYPE_CHECKING:
     from headway.engine.events import Event
-    from headway.sim.replay import Plan
     from headway.sim.scenario import Override
-    from headway.sim.tally import Tally, TaskTally
+    from headway.trace.replay import Plan
+    from headway.trace.tally import Tally, TaskTally
 
 RECORDED, SAME = "recorded", "simulated"
 
@@ -40,8 +40,8 @@ def command(
     shows how far the simulation can be trusted, and as it is under each other policy.
     """
     from headway.engine.policies import policies
-    from headway.sim.replay import plan
-    from headway.sim.tally import Tally
+    from headway.trace.replay import plan
+    from headway.trace.tally import Tally
     from headway.view.cli.sim import read_overrides
     from headway.view.traces.reader import read_events
 
@@ -96,7 +96,7 @@ def _simulate(trace: str, made: Plan, name: str, overrides: list[Any]) -> tuple[
     from headway.engine.reading import BadInput, Problem
     from headway.sim.run import simulate
     from headway.sim.scenario import override, read_scenario
-    from headway.sim.tally import Tally
+    from headway.trace.tally import Tally
     from headway.view.running import watch
 
     data = {key: value for key, value in made.data.items() if key != "task"}
@@ -115,7 +115,7 @@ def _simulate(trace: str, made: Plan, name: str, overrides: list[Any]) -> tuple[
 
 
 def _save(path: str, trace: str, made: Plan) -> None:
-    from headway.sim.replay.text import scenario_text
+    from headway.trace.replay.text import scenario_text
     from headway.view.files import whole_or_nothing
 
     with whole_or_nothing(path) as partial:

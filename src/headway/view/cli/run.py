@@ -42,7 +42,9 @@ def command(
     Everything after -- is the program and its arguments; it replaces this process, so its exit
     code, signals and standard input are its own.
     """
-    from headway.live import client, launcher, paths
+    from headway.live.api import client
+    from headway.live.identity import launcher
+    from headway.live.wire import paths
 
     if shared is not None and reserve is None:
         raise UserError("--shared needs --reserve: expected --reserve C/T --shared POOL")

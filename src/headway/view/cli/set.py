@@ -21,7 +21,8 @@ def command(
     shared: str | None,
 ) -> None:
     """Change a program while it runs. TASK is a name or a pid, as headway ps shows them."""
-    from headway.live import client, paths
+    from headway.live.api import client
+    from headway.live.wire import paths
 
     if not (policy or priority or reserve):
         raise UserError("headway set: expected --policy, --priority or --reserve, found none")

@@ -55,7 +55,8 @@ def describe_display(status: dict[str, Any]) -> str:
 
 def fetch() -> dict[str, Any]:
     """What the daemon says of itself."""
-    from headway.live import client, paths
+    from headway.live.api import client
+    from headway.live.wire import paths
 
     try:
         status: dict[str, Any] = client.ask(paths.runtime_folder(), {"do": "status"})["status"]

@@ -10,7 +10,8 @@ from headway.view.errors import UserError
 @click.command(name="stop")
 def command() -> None:
     """Stop the daemon; programs go on, unmanaged."""
-    from headway.live import client, paths
+    from headway.live.api import client
+    from headway.live.wire import paths
 
     try:
         client.ask(paths.runtime_folder(), {"do": "stop"})

@@ -83,7 +83,8 @@ def print_tables(
 
 
 def show_screen(status: dict[str, object], interval_ns: int, *, only_ascii: bool) -> None:
-    from headway.live import client, paths
+    from headway.live.api import client
+    from headway.live.wire import paths
     from headway.view.top.app import Top
     from headway.view.top.rows import Past
     from headway.view.top.text import ASCII, UNICODE

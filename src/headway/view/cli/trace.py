@@ -48,7 +48,9 @@ def command(
     Ends with Ctrl-C, after --duration, or, if a program is given after --, with that program, which
     then runs under Headway. What cannot be written in time, or at all, is dropped and counted.
     """
-    from headway.live import client, following, paths
+    from headway.live.api import client
+    from headway.live.watch import following
+    from headway.live.wire import paths
     from headway.view.traces.writer import TraceWriter
 
     if not command_line and (software_gpu or any(wishes.values())):

@@ -12,7 +12,7 @@ from headway.view.doctor import Finding, bad, check, ok, warn
 @check("runtime folder")
 def runtime_folder() -> Finding:
     """The rules of `paths.prepare`, without making anything."""
-    from headway.live import paths
+    from headway.live.wire import paths
 
     folder = paths.runtime_folder()
     place = folder
@@ -31,7 +31,8 @@ def runtime_folder() -> Finding:
 
 @check("daemon")
 def daemon() -> Finding:
-    from headway.live import client, paths
+    from headway.live.api import client
+    from headway.live.wire import paths
 
     folder = paths.runtime_folder()
     if not paths.control_socket(folder).exists():

@@ -16,7 +16,7 @@ with open("/proc/self/maps") as maps:
 @check("interposer")
 def interposer() -> Finding:
     """Found, whole, and let in by the loader: tried on a small program."""
-    from headway.live import launcher
+    from headway.live.identity import launcher
 
     try:
         path = launcher.library()

@@ -33,7 +33,7 @@ def program_checks(command: str) -> dict[str, Check]:
 
 
 def interposed(command: str) -> Finding:
-    from headway.live import launcher
+    from headway.live.identity import launcher
 
     try:
         path = launcher.find_program(command)
@@ -47,7 +47,7 @@ def interposed(command: str) -> Finding:
 
 
 def libraries(command: str) -> Finding:
-    from headway.live import launcher
+    from headway.live.identity import launcher
 
     try:
         path = interpreter_of(Path(launcher.find_program(command)))
@@ -93,7 +93,7 @@ def interpreter_of(path: Path) -> Path:
 
 def _named_by(words: list[str]) -> Path:
     """`/usr/bin/env python3` stands for python3."""
-    from headway.live import launcher
+    from headway.live.identity import launcher
 
     if Path(words[0]).name == "env":
         names = [w for w in words[1:] if not w.startswith("-") and "=" not in w]

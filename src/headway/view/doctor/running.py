@@ -42,7 +42,7 @@ class Run:
 
 def run(command_line: Sequence[str], *, limit_s: float | None, quiet: bool) -> Run:
     """`quiet`: standard output is for the doctor alone, so the program's goes to standard error."""
-    from headway.live import launcher
+    from headway.live.identity import launcher
 
     with tempfile.TemporaryDirectory(prefix="headway-doctor-") as folder:
         lookups = Path(folder, "lookups")
@@ -56,7 +56,9 @@ def run(command_line: Sequence[str], *, limit_s: float | None, quiet: bool) -> R
 def environment(nowhere: Path) -> tuple[dict[str, str], str]:
     """And whether the program is managed, in words. Without a daemon it meets the same interposer,
     which finds nobody `nowhere`."""
-    from headway.live import client, launcher, paths
+    from headway.live.api import client
+    from headway.live.identity import launcher
+    from headway.live.wire import paths
 
     folder = paths.runtime_folder()
     where = {"display": os.environ.get("DISPLAY"), "authority": os.environ.get("XAUTHORITY")}

@@ -1,7 +1,7 @@
 """What a program was seen to find and to call: the interposer's notes, read back.
 
-shim/survey.h says how they look. They lie where the program could write too, so a line that is none
-is passed over.
+shim/core/survey.h says how they look. They lie where the program could write too, so a line that
+is none is passed over.
 """
 
 from __future__ import annotations

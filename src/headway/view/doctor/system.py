@@ -20,7 +20,7 @@ _SO_PEERPIDFD = 77
 @check("sealed shared memory")
 def sealed_memory() -> Finding:
     """Exactly what every client gets: two memfds, mapped and sealed."""
-    from headway.live.pages import Pages
+    from headway.live.wire.pages import Pages
 
     try:
         Pages().close()

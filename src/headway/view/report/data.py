@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headway.engine.model import BACKGROUND_LEVEL
-from headway.sim.analysis import Summary, Waits, percentile
-from headway.sim.analysis.history import (
+from headway.trace.analysis import Summary, Waits, percentile
+from headway.trace.analysis.history import (
     DEADLINE,
     LEASED,
     MISSED,
@@ -24,7 +24,7 @@ from headway.sim.analysis.history import (
     History,
     ReserveFacts,
 )
-from headway.sim.analysis.occupancy import Occupancy
+from headway.trace.analysis.occupancy import Occupancy
 
 MAX_BYTES = 1_900_000
 EXACT_GROUPS = 40_000

@@ -14,7 +14,7 @@ from importlib import resources
 from typing import Any
 
 from headway import __version__
-from headway.sim.analysis import History, Occupancy, summarise
+from headway.trace.analysis import History, Occupancy, summarise
 from headway.view.files import whole_or_nothing
 from headway.view.report.data import Data
 

@@ -19,7 +19,7 @@ from textual.widgets import Input, Label
 from headway.engine.model import MAX_LEVEL
 from headway.engine.policies import policies
 from headway.engine.priorities import PriorityRule, parse_priority
-from headway.live.wishes import parse_reserve
+from headway.live.identity.wishes import parse_reserve
 from headway.view.top.columns import (
     BY_TITLE,
     COLUMNS,

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from headway.live.client import NoDaemon, Refused
+from headway.live.api.client import NoDaemon, Refused
 
 Ask = Callable[[dict[str, Any]], dict[str, Any]]
 

@@ -15,7 +15,7 @@ from zlib import crc32, decompressobj
 from zlib import error as zlib_error
 
 from headway.engine.events import Ended, Event
-from headway.sim.records import decoder
+from headway.trace.records import decoder
 from headway.view.traces import protobuf, records
 from headway.view.traces.records import CutOffTrace, TraceError, reason
 

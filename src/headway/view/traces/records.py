@@ -21,7 +21,7 @@ from headway.engine.events import (
     Submitted,
     Withdrawn,
 )
-from headway.sim.records import NUMBERS, TABLE, Decoder, RecordError, header, pack, values_of
+from headway.trace.records import NUMBERS, TABLE, Decoder, RecordError, header, pack, values_of
 from headway.view.errors import UserError
 from headway.view.traces import protobuf
 

@@ -1,0 +1,127 @@
+/* What a program and the daemon say to each other. src/headway/live/wire/protocol.py says the same.
+ *
+ * One Unix SOCK_SEQPACKET connection per channel (a GL context). All numbers are little-endian and
+ * naturally aligned; every message has a fixed size, and one of another size ends the connection.
+ * Times are CLOCK_MONOTONIC nanoseconds, which all processes of a machine share. */
+#ifndef HEADWAY_PROTOCOL_H
+#define HEADWAY_PROTOCOL_H
+
+#include <stdint.h>
+
+#define HW_MAGIC 0x59574448u /* "HDWY" */
+#define HW_VERSION 2u
+#define HW_NAME 64
+#define HW_TOKEN 64
+#define HW_LANES 64
+
+/* First message of a client. Who it is comes from the kernel; the name is only a name. */
+struct hw_hello {
+    uint32_t magic, version;
+    char name[HW_NAME];   /* of the program */
+    char token[HW_TOKEN]; /* what `headway run` was told, kept by the daemon under this token */
+};
+
+/* The answer, with two file descriptors: the daemon's page (read-only) and the client's page. */
+struct hw_welcome {
+    uint32_t magic, version;
+    uint32_t channel, reserved;
+};
+
+enum hw_type {
+    HW_SUBMIT = 1,   /* client: a group waits at the gate */
+    HW_COMPLETE = 2, /* client: the granted group is done */
+    HW_RELEASE = 3,  /* client: the lease that was taken back is no longer used */
+    HW_WITHDRAW = 4, /* client: it went without a grant (the daemon did not answer) */
+    HW_ENTER = 5,    /* client: it asks a server for something: `units` is its pid, 0 its X server's */
+    HW_LEAVE = 6,    /* client: the server has answered */
+    HW_TURNS = 7,    /* client: its groups are turns: a grant is a lease, which it gives back with RELEASE,
+                        `frame` saying that it has nothing more to do for now */
+    HW_GRANT = 16,   /* daemon: this group may go */
+};
+
+struct hw_message {
+    uint32_t type;
+    uint32_t seq;       /* of the group; a grant names the group it is for */
+    uint64_t signature; /* hash over methods and data sizes */
+    uint64_t submit_ns, start_ns, finish_ns;
+    uint64_t units;  /* data sizes added up; of a turn that is not waited for: which of the page's `asks` it is */
+    uint32_t frame;  /* the group ends a frame */
+    uint32_t passed; /* groups that went under a lease since the last message */
+};
+
+/* What a swap asks of a window server, as the daemon wants it done. */
+enum hw_server {
+    HW_AWAIT = 1, /* wait until the server has answered, with the group still open: it pays for that */
+    HW_TELL = 2,  /* say enter before and leave after it */
+    HW_YIELD = 4, /* end the group before: the server needs the GPU itself to answer */
+};
+
+/* What is wanted of a turn that others wait for. */
+enum hw_wanted {
+    HW_ITS_END = 1,  /* to be told when its program has seen that all is done, */
+    HW_ITS_MARK = 2, /* and before, by the GPU: who waits may go on beside the rest */
+};
+
+/* Written by the daemon alone. The client maps it read-only. */
+struct hw_daemon_page {
+    uint32_t magic, version;
+    uint64_t heartbeat_ns;
+    uint32_t lease;  /* not 0: pass without asking; each lease is another number */
+    uint32_t server; /* of enum hw_server; 0: a swap concerns nobody else */
+    uint64_t split_ns; /* groups of more than this are split; 0: never */
+    /* for turns */
+    uint64_t window_ns;   /* no more predicted work than this in flight; 0: any */
+    uint64_t deadline_ns; /* of a job, from its first work; 0: none */
+    uint32_t wanted;      /* others wait: say when a turn is over; of enum hw_wanted */
+    uint32_t at_once;     /* a turn may begin with the asking for it */
+    uint32_t waits;       /* the daemon knows that a turn is wanted: it need not be asked for again */
+    uint32_t looks;       /* the daemon looks at the client's page all the time: who does not wait for an answer
+                             need not say what can be seen there */
+    /* for pieces */
+    uint64_t calm_ns;   /* those that are over when somebody more important is due may be so long, rather than a window;
+                           0: none */
+    uint64_t due_ns;    /* when the next of them is */
+    uint64_t period_ns; /* and the one after that, so much later; 0: nobody knows */
+    uint64_t job_ns;    /* how long each has the GPU, about */
+};
+
+/* Written by the client. To the daemon it is a hint. */
+struct hw_client_page {
+    uint32_t magic, version;
+    uint32_t busy; /* something went to the GPU under a lease and may still be there */
+    uint32_t asks; /* turns that were asked for without waiting for the answer */
+    uint64_t passed;  /* groups that went under a lease */
+    uint64_t frames;  /* frames ended */
+    uint64_t used_ns; /* GPU time of groups that went under a lease, predicted where not waited for */
+    uint64_t last_ns; /* when the last of them was done */
+    uint64_t free_groups; /* groups that went with no daemon to ask */
+    uint64_t implicit;    /* submissions by the driver that the gate did not see coming, and work that
+                             went though the window was full of work that could not be done */
+    uint64_t methods;     /* entries of the matrix below */
+    struct {
+        uint32_t method, count;
+        uint64_t size;
+    } matrix[32]; /* of the group submitted last: which methods, how often, how much data */
+    /* for turns */
+    uint64_t jobs, misses; /* jobs ended, and those of them that were late */
+    uint32_t unmarked;     /* work went that no mark stands behind yet */
+    uint32_t unknown;      /* functions for GPU work that it found and that are not hooked */
+    uint32_t issued[HW_LANES]; /* marks sent after work, by stream */
+    uint32_t done[HW_LANES];   /* marks that the GPU has written */
+    /* for pieces, which wait on the GPU */
+    uint32_t gated; /* this turn is one of pieces: work may wait behind them, and the turn is still wanted when the
+                       gate has closed */
+    uint32_t open;  /* not 0: pieces may begin. Written by the daemon with the lease, and closed under
+                       one at times; by the client if the daemon is dead */
+    uint64_t piece_ns; /* what may be in flight of the piece to which work was added last: a window, or its longest group */
+    uint32_t given[HW_LANES];  /* pieces that each stream got so far, */
+    uint32_t ended[HW_LANES];  /* those to which nothing more is added, */
+    uint32_t opened[HW_LANES]; /* those that the GPU has begun, */
+    uint32_t closed[HW_LANES]; /* and those that it has done */
+    uint32_t waiting; /* threads that wait for the GPU: the program lives, though it says nothing */
+    uint32_t nears;   /* how often it was about to wait for all its work, */
+    uint32_t near;    /* and of which of these times the GPU has done the work before */
+    uint32_t unused;
+};
+
+#endif

@@ -1,0 +1,1 @@
+"""What a program, or a command, calls to talk to the daemon."""

@@ -1,0 +1,1 @@
+"""Windows: the foreground, window servers and their CPU priority."""

@@ -1,0 +1,53 @@
+"""Which X server a process shows its windows on, by the kernel's word.
+
+A program's DISPLAY is what it was started with; who listens on that display is told by the peer
+credentials of a connection of our own, which says nothing and ends at once.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from pathlib import Path
+
+from headway.live.gate.channel import Peer, peer_of
+
+_LOCAL = re.compile(r"(?:unix)?:(\d{1,5})(?:\.\d+)?")
+_FOLDER = "/tmp/.X11-unix"  # noqa: S108 - where X servers listen
+
+
+def display_of(pid: int) -> str:
+    """The local display in a process's environment, such as `:1`; empty if there is none, or if it
+    is not ours to know."""
+    try:
+        data = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return ""
+    for entry in data.split(b"\0"):
+        if entry.startswith(b"DISPLAY="):
+            found = _LOCAL.fullmatch(entry[8:].decode(errors="replace"))
+            return f":{found[1]}" if found else ""
+    return ""
+
+
+def listener_of(display: str) -> Peer | None:
+    """Who listens there. Never waits: a server that has no room for us has none today."""
+    path = f"{_FOLDER}/X{display[1:]}"
+    for address in ("\0" + path, path):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.setblocking(False)
+            try:
+                connection.connect(address)
+                return peer_of(connection)
+            except OSError:
+                continue
+    return None
+
+
+def name_of(pid: int) -> str:
+    """What the process is called, safe to print."""
+    try:
+        text = Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
+    except OSError:
+        return "server"
+    return "".join(c if c.isprintable() else "?" for c in text) or "server"

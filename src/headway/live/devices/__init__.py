@@ -1,0 +1,1 @@
+"""What the machine has: GPUs and what is set up on them."""

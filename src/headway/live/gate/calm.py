@@ -1,0 +1,51 @@
+"""Calm: while it is known when somebody more important comes, pieces that are over by then may be
+longer than a window. Then there are fewer gates, each of which costs a program some microseconds.
+
+What is known is told to the program, for only there it is known when a piece will run: it may be
+many of them ahead of the GPU. Whoever comes unexpectedly waits for such a piece at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from headway.live.gate.channel import Channel
+from headway.live.gate.habits import Habit
+
+NOTHING = (0, 0, 0, 0)
+
+
+class Calm:
+    """Who may count on what."""
+
+    def __init__(self, channels: Collection[Channel], calm_ns: int) -> None:
+        self._channels = channels
+        self._calm_ns = calm_ns
+
+    def tell(self) -> None:
+        """Who is there has changed, or what is known of them. Who shares its turns with equals, or
+        has a budget, cannot tell when a piece of it will run."""
+        if not self._calm_ns:
+            return
+        levels: dict[int, list[Channel]] = {}
+        for channel in self._channels:
+            if channel.task is not None:
+                levels.setdefault(channel.task.priority, []).append(channel)
+        above: list[Habit | None] = []
+        for level in sorted(levels, reverse=True):
+            known = self._known_of(above)
+            for channel in levels[level]:
+                alone = len(levels[level]) == 1 and channel.task and channel.task.reserve is None
+                if channel.turns and channel.pages is not None:
+                    channel.pages.set_calm(*(known if alone else NOTHING))
+            above.extend(channel.habit for channel in levels[level])
+
+    def _known_of(self, habits: list[Habit | None]) -> tuple[int, int, int, int]:
+        """How long pieces may be, when the next of these jobs begins, how much later the one after
+        that, and how long it takes. Of several who come only the first is known."""
+        regular = [habit for habit in habits if habit is not None and habit.soonest_ns is not None]
+        if not regular or len(regular) != len(habits):
+            return NOTHING
+        first = min(regular, key=lambda habit: habit.soonest_ns or 0)
+        period_ns = first.period_ns if len(regular) == 1 else 0
+        return self._calm_ns, first.soonest_ns or 0, period_ns, first.job_ns

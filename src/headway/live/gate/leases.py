@@ -1,0 +1,93 @@
+"""Leases: what one begins with, what it was used for, and how long it is kept.
+
+A holder that is more important than all who wait keeps its lease while it goes on using it, just as
+the policies' hold-off keeps an idle GPU for it; both end when somebody's patience does. When a turn
+ends, which is a lease too, is in turns.py.
+"""
+
+from __future__ import annotations
+
+from headway.engine.core import Engine
+from headway.live.gate.channel import Channel
+
+FASTEST_NS = 100
+"""No gate is passed faster than that."""
+LOOK_AGAIN_NS = 500_000
+"""How soon a lease that is in use is looked at again while others as important wait."""
+LOOK_LATER_NS = 5_000_000
+"""The same while only less important ones wait that use the CPU themselves, as software that draws
+does: each look takes CPU time from them."""
+KEEP_FROM_TURNS_NS = 500_000
+"""For how long an idle lease is kept at most while only less important turns wait: they give the
+GPU back within a window."""
+
+
+def begin(channel: Channel, now_ns: int) -> None:
+    """What the channel has online is a lease, and its page says so."""
+    channel.leased, channel.revoked = True, False
+    channel.since_lease_ns = channel.booked_ns = now_ns
+    if channel.pages is None:
+        return
+    channel.told_ns, channel.told = now_ns, channel.pages.counts
+    channel.passed_before, _, used_ns = channel.told
+    if channel.turns:  # what they used may be said after their end: the next one pays
+        channel.jobs = channel.pages.jobs
+    else:
+        channel.used_before_ns = used_ns
+    if channel.task is not None and channel.task.rule.per_group:
+        channel.jobs_before = channel.pages.client.jobs
+    channel.pages.set_lease(True)
+
+
+def end(channel: Channel) -> None:
+    """It asks again, whatever its lease was."""
+    channel.leased = channel.revoked = False
+    channel.wanted_ns = channel.keep_ns = channel.revoked_ns = None
+    if channel.pages is not None:
+        channel.pages.set_lease(False)
+        if channel.turns:
+            channel.pages.set_waits(False)
+
+
+def tell_passed(engine: Engine, channel: Channel, now_ns: int) -> None:
+    """Say what a lease was used for since this was last told. The program counts; nothing it says
+    can be more than there was time for."""
+    if channel.task is None or channel.pages is None or not channel.leased:
+        return
+    seen, before = channel.pages.counts, channel.told
+    time_ns = now_ns - channel.told_ns
+    most = (time_ns // FASTEST_NS, time_ns // FASTEST_NS, time_ns)
+    grown = [max(0, min(s - b, m)) for s, b, m in zip(seen, before, most, strict=True)]
+    channel.told_ns, channel.told = now_ns, seen
+    if any(grown):
+        engine.tell("passed", channel.task, *grown, at_ns=now_ns)
+
+
+def patience_ends_ns(engine: Engine, holder: Channel) -> int:
+    """Until when those who wait let the holder go first: not at all if one of them is more
+    important, or, unless the policy passes equals, as important."""
+    task = holder.task
+    if task is None or not task.policy.patience_ns:
+        return 0
+    best_rank = engine.best_ready_rank()
+    if best_rank < task.rank or (best_rank == task.rank and not task.policy.passes_equals):
+        return 0
+    return min(g.ready_ns for g in engine.ready()) + task.policy.patience_ns
+
+
+def keep_until_ns(engine: Engine, holder: Channel, waiting: list[Channel], now_ns: int) -> int:
+    """When its lease has to be looked at again: by then it is idle for the hold-off (equals are not
+    held off, only passed), or the patience of the others is over."""
+    task, pages = holder.task, holder.pages
+    if task is None or pages is None:
+        return now_ns
+    page = pages.client
+    last_ns = max(min(page.last_ns, now_ns), holder.since_lease_ns)
+    pause_ns = task.policy.holdoff_ns if engine.best_ready_rank() > task.rank else 0
+    if all(channel.turns for channel in waiting):
+        pause_ns = min(pause_ns, KEEP_FROM_TURNS_NS)
+    look_ns = pause_ns or LOOK_AGAIN_NS
+    if pause_ns and not any(channel.turns for channel in waiting):
+        look_ns = max(pause_ns, LOOK_LATER_NS)
+    idle_ns = now_ns + look_ns if page.busy else last_ns + pause_ns
+    return min(idle_ns, patience_ends_ns(engine, holder))

@@ -1,0 +1,170 @@
+"""The connections of programs, from the door to their end, whatever that is.
+
+A client that misbehaves loses its connection; nothing a client does can make the daemon wait,
+because every socket is non-blocking and every message is small.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from functools import partial
+from typing import TYPE_CHECKING
+
+from headway.live.devices import mps
+from headway.live.gate import leases
+from headway.live.gate.channel import Channel, peer_of
+from headway.live.server.report import sample
+from headway.live.wire.pages import Pages
+from headway.live.wire.protocol import (
+    ENTER,
+    GRANT,
+    HELLO_SIZE,
+    LEAVE,
+    MESSAGE_SIZE,
+    Message,
+    ProtocolError,
+    build_message,
+    build_welcome,
+    parse_hello,
+    parse_message,
+)
+
+if TYPE_CHECKING:
+    from headway.live.server.daemon import Daemon
+
+SAMPLES_A_BEAT = 64
+"""Pages that are read with one heartbeat, about: reading all of very many would take too long."""
+HELLO_NS = 2_000_000_000
+"""A connection that has said nothing for this long is closed."""
+A_TURN = 16
+"""Messages that are read from one before the others are heard."""
+
+
+class Clients:
+    """Lets programs in, hears them and lets them go; the daemon's channels are those there are."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self._daemon = daemon
+        self.came = 0
+        """How many there were so far, and the number of the last."""
+        self.heard_ns = 0
+        """When a program that takes turns was last heard."""
+        self._beats = 0
+
+    def accept(self, connection: socket.socket) -> None:
+        daemon, peer = self._daemon, peer_of(connection)
+        # Those for whom there is no room hear it at once, and go unmanaged without waiting.
+        if len(daemon.channels) >= daemon.room or not daemon.registry.arrive(peer):
+            daemon.refused += 1
+            connection.close()
+            return
+        self.came += 1
+        channel = Channel(self.came, connection, peer, time.monotonic_ns())
+        daemon.channels[channel.number] = channel
+        drop = partial(self.drop, channel)
+        daemon.loop.watch(connection.fileno(), partial(self._readable, channel), drop)
+
+    def _readable(self, channel: Channel) -> None:
+        """Read what is there, but not for ever: the others want to be heard too."""
+        channels = self._daemon.channels
+        for _ in range(A_TURN):
+            if channel.number not in channels:
+                return
+            try:
+                data = channel.socket.recv(max(HELLO_SIZE, MESSAGE_SIZE) + 1)
+            except BlockingIOError:
+                return
+            except OSError:
+                data = b""
+            if not data:
+                self.drop(channel)
+                return
+            try:
+                if channel.task is None:
+                    self._greet(channel, data)
+                else:
+                    self._hear(channel, parse_message(data))
+            except (ProtocolError, OSError):
+                self._daemon.refused += 1
+                self.drop(channel)
+                return
+
+    def _hear(self, channel: Channel, message: Message) -> None:
+        daemon, now_ns = self._daemon, time.monotonic_ns()
+        if channel.turns:
+            self.heard_ns = now_ns
+        try:
+            if message.type in (ENTER, LEAVE):
+                daemon.servers.heard(channel, message, now_ns)
+                daemon.arbiter.decide(now_ns)
+            else:
+                daemon.arbiter.heard(channel, message, now_ns)
+        except ProtocolError:
+            raise
+        except Exception as error:
+            daemon.doubt(error)
+
+    def _greet(self, channel: Channel, data: bytes) -> None:
+        daemon, hello = self._daemon, parse_hello(data)
+        daemon.refresh_spec()
+        now_ns = time.monotonic_ns()
+        pages = channel.pages = Pages()
+        pages.beat(now_ns)
+        channel.beside = mps.may_use(channel.peer.pid)
+        channel.task = daemon.registry.enrol(channel, hello, now_ns)
+        daemon.arbiter.add(channel)
+        daemon.servers.arrived(channel)
+        daemon.set_splits()  # before it can ask for anything
+        welcome = [build_welcome(channel.number)]
+        socket.send_fds(channel.socket, welcome, [pages.daemon_fd, pages.client_fd])
+        pages.close_fds()
+        pidfd = channel.open_pidfd()
+        if pidfd >= 0:
+            drop = partial(self.drop, channel)
+            daemon.loop.watch(pidfd, drop, drop)
+        daemon.foreground.arrived(channel)
+
+    def grant(self, channel: Channel) -> None:
+        """It may go."""
+        try:
+            channel.socket.send(build_message(Message(GRANT, channel.seq)))
+        except OSError:  # gone, or it reads nothing of what it asks for
+            drop = partial(self.drop, channel)
+            self._daemon.loop.soon(drop, drop)
+
+    def beat(self, now_ns: int) -> None:
+        """Show programs that the daemon lives, and see what they say."""
+        daemon = self._daemon
+        self._beats += 1
+        rounds = len(daemon.channels) // SAMPLES_A_BEAT + 1
+        for channel in list(daemon.channels.values()):
+            if channel.pages is not None:
+                channel.pages.beat(now_ns)
+                if (channel.number + self._beats) % rounds == 0:
+                    sample(daemon, channel, now_ns)
+                leases.tell_passed(daemon.engine, channel, now_ns)
+            elif now_ns - channel.since_ns > HELLO_NS:
+                self.drop(channel)
+
+    def drop(self, channel: Channel) -> None:
+        """A connection is over, by whatever cause."""
+        daemon = self._daemon
+        if daemon.channels.pop(channel.number, None) is None:
+            return
+        daemon.loop.unwatch(channel.socket.fileno())
+        if channel.pidfd >= 0:
+            daemon.loop.unwatch(channel.pidfd)
+        daemon.registry.leave(channel.peer)
+        # The other side hears it now, though the descriptor goes at the end of the turn.
+        with contextlib.suppress(OSError):
+            channel.socket.shutdown(socket.SHUT_RDWR)
+        daemon.loop.close_later(channel.close)
+        now_ns = time.monotonic_ns()
+        try:
+            daemon.arbiter.remove(channel, now_ns)
+            daemon.servers.gone(channel, now_ns)
+        except Exception as error:
+            daemon.doubt(error)
+        daemon.set_splits()

@@ -1,0 +1,377 @@
+"""The daemon: one loop over sockets, timers and deaths, around the arbiter.
+
+Everything runs in one thread, and nothing in it waits for anybody. A mistake of the daemon's own is
+one line on stderr and costs the connection at hand; if the engine itself is in doubt, everybody is
+let go and comes back to a new one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Collection
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from headway.engine.core import Engine
+from headway.engine.events import Observer
+from headway.engine.model import Task
+from headway.engine.policies import Policy
+from headway.engine.policies.ht import Ht
+from headway.engine.policies.overlap import Overlap
+from headway.engine.policies.prt import Prt
+from headway.engine.predictors import Predictor
+from headway.engine.reading import BadInput
+from headway.engine.spec import Spec
+from headway.live.desktop.foreground import Foreground
+from headway.live.desktop.servers import Inherit, Servers
+from headway.live.devices.mps import MEANING, Mps
+from headway.live.gate.arbiter import Arbiter, Bounds
+from headway.live.gate.channel import Channel
+from headway.live.gate.splits import DEFAULT_SPLIT_NS, DEFAULT_WINDOW_NS, Splits
+from headway.live.identity.registry import Allow, Registry
+from headway.live.identity.wishes import Address
+from headway.live.server import startup
+from headway.live.server.clients import Clients
+from headway.live.server.control import Control
+from headway.live.server.listener import Listener
+from headway.live.server.loop import Loop, describe_failure, log
+from headway.live.server.report import describe
+from headway.live.server.specfile import SpecFile
+from headway.live.server.startup import DaemonError
+from headway.live.watch.recording import Recordings
+from headway.live.watch.stats import Stats
+from headway.live.wire import paths
+
+HEARTBEAT_NS = 100_000_000
+FIRST_NS = 60_000_000_000
+"""How long a daemon that ends with its last client waits for the first."""
+DEFAULT_HOLDOFF_NS = 2_000_000
+MAX_LAUNCHED = 100
+
+
+class Daemon:
+    """Serves clients and control connections until it is told to stop."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        spec_file: str | None = None,
+        split_ns: int = DEFAULT_SPLIT_NS,
+        window_ns: int = DEFAULT_WINDOW_NS,
+        holdoff_ns: int = DEFAULT_HOLDOFF_NS,
+        bounds: Bounds | None = None,
+        observers: tuple[Observer, ...] = (),
+        until_idle: bool = False,
+        allow: Allow | None = None,
+        software_gpu: int | None = None,
+        mps: bool = False,
+        spin_ns: int = 0,
+        display: str | None = None,
+        metrics: Address | None = None,
+        inherit: Inherit | None = None,
+    ) -> None:
+        self.folder = folder
+        self._splits = Splits(split_ns, window_ns)
+        self._spin_ns = spin_ns
+        self.until_idle = until_idle
+        self.software_gpu = software_gpu
+        """The CPU that plays the GPU for every program that is launched; None: a real one."""
+        self.mps = Mps(folder) if mps else None
+        self._metrics = metrics
+        self._holdoff_ns = holdoff_ns
+        self._bounds = bounds or Bounds()
+        self.stats = Stats()
+        self._observers = (self.stats, *observers)
+        try:
+            self.spec_file = SpecFile(spec_file)
+        except BadInput:
+            raise
+        except (ValueError, RecursionError) as error:
+            raise DaemonError(str(error)) from None
+        self.recordings = Recordings()
+        self.channels: dict[int, Channel] = {}
+        self.clients = Clients(self)
+        self.engine = self._new_engine()
+        self.arbiter = Arbiter(self.engine, self.clients.grant, self._bounds)
+        allow = allow or Allow.by(self.spec_file.spec.allowed)
+        inherit = inherit or Inherit()
+        self.registry = Registry(self.engine, self.spec_file.spec, allow, inherit, folder)
+        self.loop = Loop()
+        self.servers = Servers(
+            self.engine,
+            self.loop,
+            inherit,
+            self.registry.may_manage,
+            lambda channel, now_ns: self.arbiter.take_back(channel, now_ns),
+        )
+        self.control = Control(self)
+        self.foreground = Foreground(self, display)
+        self.refused = 0
+        self.restarts = 0
+        """How often the engine was in doubt and replaced."""
+        self.room = 0
+        """Clients that there are descriptors for."""
+        self._stopping = False
+        self._in_doubt = False
+        self._beat_ns = 0
+        self._listeners: list[Listener] = []
+        self.since_ns = time.monotonic_ns()
+        self._had_launches = False
+        self._launched: set[int] = set()
+        """Processes that `headway run` turned into programs, as pidfds."""
+        self._alive: Callable[[], None] | None = None
+
+    def _new_engine(self) -> Engine:
+        spec = self.spec_file.spec
+        return Engine(
+            limit=spec.settings.limit,
+            background=spec.settings.background,
+            named=_with_holdoff(spec, self._holdoff_ns),
+            observers=(*self._observers, *self.recordings.observers()),
+            now_ns=time.monotonic_ns(),
+        )
+
+    # -- life --------------------------------------------------------------------------------
+
+    def serve(
+        self, ready: Callable[[], None] | None = None, alive: Callable[[], None] | None = None
+    ) -> None:
+        """Run until told to stop. `ready` is called once clients can connect, `alive` with every
+        heartbeat, for a watchdog."""
+        self._alive = alive
+        with contextlib.ExitStack() as stack:
+            stack.callback(self.loop.close)
+            paths.prepare(self.folder)
+            startup.lock(stack, self.folder)
+            self.registry.tidy()
+            self.room, self.control.room = startup.make_room(metrics=self._metrics is not None)
+            if self.mps is not None:
+                log(MEANING)
+                self.mps.start()
+                stack.callback(self.mps.stop)
+            clients, control = paths.client_socket(self.folder), paths.control_socket(self.folder)
+            self._listen(stack, clients, socket.SOCK_SEQPACKET, self.clients.accept)
+            self._listen(stack, control, socket.SOCK_STREAM, self.control.accept)
+            if self._metrics is not None:
+                self._serve_metrics(stack, self._metrics)
+            wake = startup.catch_signals(stack)
+            self.loop.watch(wake, lambda: self._woken(wake), self.stop)
+            self.foreground.start()
+            stack.callback(self.foreground.watcher.close)
+            if ready is not None:
+                ready()
+            try:
+                while not self._stopping:
+                    self._turn()
+            finally:
+                for channel in list(self.channels.values()):
+                    self.clients.drop(channel)
+                self.servers.close()
+                self.control.close()
+                self.recordings.close(self.engine)
+                for fd in list(self._launched):
+                    self._launch_over(fd)
+
+    def stop(self) -> None:
+        self._stopping = True
+
+    def _listen(
+        self,
+        stack: contextlib.ExitStack,
+        path: Path,
+        kind: int,
+        accept: Callable[[socket.socket], None],
+    ) -> None:
+        try:
+            listener = Listener(self.loop, path, kind, accept)
+        except OSError as error:
+            raise DaemonError(f"{path}: {error.strerror or error}") from None
+        stack.callback(listener.close)
+        self._listeners.append(listener)
+        if self.registry.allow.uids or self.registry.allow.gids:  # who they are is asked later
+            path.chmod(0o666)
+            self.folder.chmod(0o711)
+
+    def _serve_metrics(self, stack: contextlib.ExitStack, address: Address) -> None:
+        from headway.live.watch.scrape import Scrape  # it takes a while to load, and few want it
+
+        try:
+            scrape = Scrape(self, address)
+        except OSError as error:
+            raise DaemonError(f"--metrics {address}: {error.strerror or error}") from None
+        stack.callback(scrape.close)
+        self._listeners.append(scrape.listener)
+
+    def _woken(self, reader: int) -> None:
+        with contextlib.suppress(BlockingIOError):
+            for number in os.read(reader, 256):
+                if number == signal.SIGHUP:
+                    self._say_spec(self.reload())
+                else:
+                    self._stopping = True
+
+    def reload(self) -> str:
+        """Read the spec file again; one with a mistake changes nothing, and is told."""
+        self._take_spec(self.spec_file.reload())
+        return self.spec_file.problem
+
+    def _take_spec(self, changed: bool) -> None:
+        if changed:
+            self.registry.replace(self.spec_file.spec)
+
+    def refresh_spec(self) -> None:
+        """The file counts for every new channel as it is then."""
+        before = self.spec_file.problem
+        self._take_spec(self.spec_file.refresh())
+        if self.spec_file.problem != before:
+            self._say_spec(self.spec_file.problem)
+
+    def _say_spec(self, problem: str) -> None:
+        if problem:
+            log(f"the spec that was read last stays in force: {problem}")
+
+    # -- the loop ----------------------------------------------------------------------------
+
+    def _turn(self) -> None:
+        now_ns = time.monotonic_ns()
+        if self._spin_ns and now_ns - self.clients.heard_ns < self._spin_ns:
+            self._spin(now_ns)
+        else:
+            self._look(False, now_ns)
+            due_ns = self._next_due_ns()
+            self.loop.turn(None if due_ns is None else max(0.0, (due_ns - now_ns) / 1e9))
+        now_ns, watcher = time.monotonic_ns(), self.foreground.watcher
+        try:
+            due_ns = self.arbiter.next_timer_ns()
+            if self.servers.tick(now_ns) or (due_ns is not None and due_ns <= now_ns):
+                self.arbiter.tick(now_ns)
+            self.servers.refresh(now_ns)
+        except Exception as error:
+            self.doubt(error)
+        self.loop.guarded(partial(watcher.tick, now_ns), watcher.failed)
+        if self._in_doubt:
+            self._start_over()
+        self.recordings.send(self.engine, now_ns)
+        for listener in self._listeners:
+            listener.resume(now_ns)
+        if self._beats and now_ns - self._beat_ns >= HEARTBEAT_NS:
+            self._beat(now_ns)
+        if self.until_idle and not self.channels:
+            self._stopping |= self._is_over(now_ns)
+
+    def _spin(self, now_ns: int) -> None:
+        """Look until there is something to do, or has not been for long."""
+        self._look(True, now_ns)
+        due_ns, end_ns = self._next_due_ns(), self.clients.heard_ns + self._spin_ns
+        end_ns = end_ns if due_ns is None else min(end_ns, due_ns)
+        try:
+            while now_ns < end_ns and not self.loop.is_ready():
+                if self.arbiter.glance(now_ns):
+                    self.clients.heard_ns = now_ns
+                    return
+                now_ns = time.monotonic_ns()
+        except Exception as error:
+            self.doubt(error)
+        self.loop.turn(0.0)
+
+    def _look(self, on: bool, now_ns: int) -> None:
+        """Programs that are looked at need not say everything by a message."""
+        try:
+            self.arbiter.look(on, now_ns)
+        except Exception as error:
+            self.doubt(error)
+
+    def _is_over(self, now_ns: int) -> bool:
+        came = self._had_launches or self.clients.came > 0
+        waited = came or now_ns - self.since_ns > FIRST_NS
+        return waited and not self._launched
+
+    def launched(self, pid: int) -> None:
+        """This process becomes a program of ours, or starts some: while it lives, a daemon that
+        ends with its last client stays, however late the GPU work comes."""
+        if not self.until_idle or len(self._launched) >= MAX_LAUNCHED:
+            return
+        with contextlib.suppress(OSError):
+            fd = os.pidfd_open(pid)
+            self._launched.add(fd)
+            gone = partial(self._launch_over, fd)
+            self.loop.watch(fd, gone, gone)
+
+    def _launch_over(self, fd: int) -> None:
+        if fd in self._launched:
+            self._launched.remove(fd)
+            self._had_launches = True  # whether it ever came or not
+            self.loop.unwatch(fd)
+            self.loop.close_later(partial(os.close, fd))
+
+    def _next_due_ns(self) -> int | None:
+        times = [self.arbiter.next_timer_ns(), self.servers.next_timer_ns()]
+        times += [self.recordings.due_ns, self.foreground.watcher.due_ns]
+        times += [listener.paused_until_ns for listener in self._listeners]
+        if self._beats:
+            times.append(self._beat_ns + HEARTBEAT_NS)
+        elif self.until_idle:
+            times.append(time.monotonic_ns() + 1_000_000_000)
+        return min((t for t in times if t is not None), default=None)
+
+    @property
+    def _beats(self) -> bool:
+        """Whether anybody looks; an idle daemon sleeps."""
+        return bool(self.channels) or self._alive is not None
+
+    def _beat(self, now_ns: int) -> None:
+        self._beat_ns = now_ns
+        if self._alive is not None:
+            self._alive()
+        self.clients.beat(now_ns)
+
+    def doubt(self, error: Exception) -> None:
+        """The engine failed in the middle of something: what it says now is not to be relied on."""
+        log(f"the engine starts over: {describe_failure(error)}")
+        self._in_doubt = True
+
+    def _start_over(self) -> None:
+        """Let everybody go, as a daemon that died would; they come back by themselves."""
+        self._in_doubt = False
+        self.restarts += 1
+        for channel in list(self.channels.values()):
+            channel.task = None
+            self.clients.drop(channel)
+        grants, leases = self.arbiter.grants, self.arbiter.leases
+        self.engine = self.registry.engine = self._new_engine()
+        self.arbiter = Arbiter(self.engine, self.clients.grant, self._bounds)
+        self.arbiter.grants, self.arbiter.leases = grants, leases
+        self.servers.start_over(self.engine)
+
+    # -- what others ask of it ---------------------------------------------------------------
+
+    def set_splits(self) -> None:
+        """Who is there has changed, or what they may do."""
+        self._splits.set(self.channels.values())
+        self.arbiter.changed()
+
+    def show(self, tasks: Collection[Task]) -> None:
+        """A person looks at these now."""
+        now_ns = time.monotonic_ns()
+        try:
+            self.engine.set_foreground(tasks, now_ns)
+            self.arbiter.pump(now_ns)
+        except Exception as error:
+            self.doubt(error)
+
+    def status(self) -> dict[str, Any]:
+        """Everything `headway status` shows."""
+        return describe(self)
+
+
+def _with_holdoff(spec: Spec, holdoff_ns: int) -> tuple[Policy | Predictor, ...]:
+    """The spec's settings; policies it says nothing of get the daemon's hold-off."""
+    given = {item.name for item in spec.settings.named}
+    ours = [cls(holdoff_ns) for cls in (Prt, Ht, Overlap) if cls.name not in given]
+    return (*spec.settings.named, *ours)

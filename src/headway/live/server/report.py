@@ -1,0 +1,155 @@
+"""What the daemon tells people of itself."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from headway import __version__
+from headway.engine.inheritance import Request
+from headway.engine.model import Task, level_of
+from headway.live.desktop.servers import WindowServer
+from headway.live.gate.channel import Channel
+from headway.live.wire.protocol import ClientPage
+
+if TYPE_CHECKING:
+    from headway.live.server.daemon import Daemon
+
+
+def describe(daemon: Daemon) -> dict[str, Any]:
+    """Everything `headway status` shows."""
+    now_ns = time.monotonic_ns()
+    channels = [c for c in daemon.channels.values() if c.task is not None]
+    entries = [describe_channel(daemon, channel, now_ns) for channel in channels]
+    return describe_daemon(daemon, entries, now_ns)
+
+
+def describe_daemon(daemon: Daemon, entries: list[dict[str, Any]], now_ns: int) -> dict[str, Any]:
+    """The daemon, and the channels as they were described."""
+    return {
+        "pid": os.getpid(),
+        "version": __version__,
+        "uptime_s": (now_ns - daemon.since_ns) / 1e9,
+        "folder": str(daemon.folder),
+        "grants": daemon.arbiter.grants,
+        "leases": daemon.arbiter.leases,
+        "refused": daemon.refused,
+        "restarts": daemon.restarts,
+        "room": daemon.room,
+        "spec": daemon.spec_file.path,
+        "spec_problem": daemon.spec_file.problem,
+        **daemon.foreground.describe(),
+        "inherit": str(daemon.servers.inherit),
+        "servers": [_describe_server(s) for s in daemon.servers.known.values()],
+        "gpu": {
+            "busy": _busy(daemon, now_ns),
+            "queue": len(daemon.engine.queue.entries),
+            "policy_counts": dict(Counter(entry["policy"] for entry in entries)),
+        },
+        "channels": entries,
+    }
+
+
+def _describe_server(server: WindowServer) -> dict[str, Any]:
+    return {
+        "name": server.name,
+        "pid": server.peer.pid,
+        "display": server.display,
+        "channels": len(server.clients),
+    }
+
+
+def _busy(daemon: Daemon, now_ns: int) -> float:
+    head = daemon.engine.gpus[0].executing
+    is_work = head is not None and not head.leased
+    return daemon.stats.busy(now_ns, now_ns - head.dispatched_ns if head and is_work else 0)
+
+
+def sample(daemon: Daemon, channel: Channel, now_ns: int) -> ClientPage | None:
+    """Read a program's page and have it counted; None if it has no task."""
+    task, pages = channel.task, channel.pages
+    if task is None or pages is None:
+        return None
+    page = pages.client
+    used_ns = 0
+    if channel.leased:  # no more than is possible, whatever the page says
+        used_ns = daemon.arbiter.online.used_ns(channel, now_ns)
+        used_ns = min(used_ns, now_ns - channel.since_lease_ns)
+    daemon.stats.sampled(task, page.frames, used_ns, now_ns)
+    return page
+
+
+def running_ns(channel: Channel, now_ns: int) -> int:
+    """For how long a group is on the GPU that was asked for; what leases use is sampled."""
+    if channel.leased or channel.online_since_ns is None:
+        return 0
+    return now_ns - channel.online_since_ns
+
+
+def describe_channel(daemon: Daemon, channel: Channel, now_ns: int) -> dict[str, Any]:
+    """One program; it must have a task."""
+    task, stats = channel.task, daemon.stats
+    assert task is not None
+    page = sample(daemon, channel, now_ns)
+    assert page is not None
+    reserve = task.reserve
+    entry, waits, waiting = stats.tasks[task], stats.waits(task), task.waiting
+    requests = daemon.engine.requests_to(task)
+    return {
+        "task": task.name,
+        "pid": channel.peer.pid,
+        "uid": channel.peer.uid,
+        "policy": task.policy.name,
+        "priority": str(task.rule),
+        "base": level_of(task.base_rank),
+        "effective": task.priority,
+        "foreground": task.foreground,
+        "inherited_from": _inherited_from(task, requests),
+        "serving": len(requests),
+        "reserve": None if reserve is None else reserve.name,
+        "capacity_ns": None if reserve is None else reserve.capacity_ns,
+        "period_ns": None if reserve is None else reserve.period_ns,
+        "budget_ns": None if reserve is None else reserve.budget_ns,
+        "state": state_of(channel),
+        "note": channel.note,
+        "groups": channel.groups,
+        "passed": page.passed,
+        "free": page.free_groups,
+        "implicit": page.implicit,
+        "unknown": page.unknown,
+        "frames": page.frames,
+        "jobs": page.jobs,
+        "gpu_ns": entry.gpu_ns,
+        "overdue": channel.overdue,
+        "fps": entry.fps,
+        "share": stats.share(task, now_ns, running_ns(channel, now_ns)),
+        "queued": int(waiting is not None),
+        "waiting_ns": None if waiting is None else now_ns - waiting.submitted_ns,
+        "wait_p50_ns": None if waits is None else waits.p50_ns,
+        "wait_p99_ns": None if waits is None else waits.p99_ns,
+        "wait_max_ns": None if waits is None else waits.max_ns,
+        "waited_ns": entry.wait_ns,
+        "frames_seen": entry.frames,
+        "misses": min(page.misses, page.jobs) if channel.turns else entry.misses,
+    }
+
+
+def _inherited_from(task: Task, requests: list[Request]) -> list[str]:
+    """The clients whose rank it has now."""
+    if task.rank == task.base_rank:
+        return []
+    return [request.client.name for request in requests if request.client.rank == task.rank]
+
+
+def state_of(channel: Channel) -> str:
+    """What a program does at this instant, in one word."""
+    task = channel.task
+    if channel.leased:
+        return "leased"
+    if channel.online_since_ns is not None:
+        return "running"
+    if task is not None and task.waiting is not None:
+        return "waiting" if task.in_ready_queue else "budget"
+    return "idle"

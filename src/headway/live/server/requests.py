@@ -1,0 +1,76 @@
+"""What a request on the control socket asks for, checked: each key is read by one function."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headway.engine.policies import policies
+from headway.engine.priorities import PriorityRule, expected_priority, parse_priority
+from headway.engine.reserves import ReserveSpec
+from headway.engine.units import DurationError, parse_duration
+from headway.live.identity.wishes import Wish, parse_reserve
+
+Request = dict[str, Any]
+"""A JSON object."""
+WISHES = ("name", "policy", "priority", "reserve", "shared", "period", "deadline")
+"""What a wish is made of."""
+
+
+class Refusal(ValueError):
+    """A request that cannot be done; the text goes back to the caller."""
+
+
+def wish(request: Request, uid: int) -> Wish:
+    """What is to be done with a program of this user."""
+    return Wish(
+        name=text(request, "name"),
+        policy=policy(request),
+        priority=priority(request),
+        reserve=reserve(request),
+        period_ns=duration(request, "period"),
+        deadline_ns=duration(request, "deadline"),
+        uid=uid,
+    )
+
+
+def text(request: Request, key: str) -> str | None:
+    value = request.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, str) or not value or len(value) > 200 or not value.isprintable():
+        raise Refusal(f"{key}: expected printable text")
+    return value
+
+
+def policy(request: Request) -> str | None:
+    value = text(request, "policy")
+    if value is not None and value not in policies():
+        raise Refusal(f"policy: found {value!r}, expected one of {', '.join(sorted(policies()))}")
+    return value
+
+
+def priority(request: Request) -> PriorityRule | None:
+    value = request.get("priority")
+    try:
+        return None if value is None else parse_priority(value)
+    except (TypeError, ValueError):
+        found = str(value)[:40]
+        raise Refusal(f"priority: found {found!r}, expected {expected_priority()}") from None
+
+
+def duration(request: Request, key: str) -> int | None:
+    value = text(request, key)
+    if value is None:
+        return None
+    try:
+        duration_ns = parse_duration(value)
+    except DurationError as error:
+        raise Refusal(f"{key}: found {value!r}, expected {error}") from None
+    if not duration_ns:
+        raise Refusal(f"{key}: expected a duration above zero")
+    return duration_ns
+
+
+def reserve(request: Request) -> ReserveSpec | None:
+    value = text(request, "reserve")
+    return None if value is None else parse_reserve(value, text(request, "shared"))

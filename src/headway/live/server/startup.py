@@ -1,0 +1,60 @@
+"""What a daemon sees to before it serves: that it is alone, its descriptors, its signals."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import resource
+import signal
+from pathlib import Path
+
+from headway.live.wire import paths
+
+MAX_DESCRIPTORS = 65_536
+OWN_DESCRIPTORS = 16
+"""Listeners, lock, signals, the X server, and the pages of one client while it is greeted."""
+METRICS_DESCRIPTORS = 18
+"""Those who read metrics, and where they come in."""
+
+
+class DaemonError(RuntimeError):
+    """The daemon cannot start; one line."""
+
+
+def lock(stack: contextlib.ExitStack, folder: Path) -> None:
+    """One daemon a folder; others read there which process it is."""
+    file = stack.enter_context(paths.lock_file(folder).open("a+"))
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise DaemonError(f"{folder}: a daemon is running there already") from None
+    file.truncate(0)
+    file.write(f"{os.getpid()}\n")
+    file.flush()
+
+
+def make_room(*, metrics: bool) -> tuple[int, int]:
+    """As many descriptors as are permitted; for how many clients and control connections they do.
+    A client takes two; a quarter is for control, so that the daemon can be asked and stopped
+    however many clients there are."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MAX_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < limit:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+    control = max(1, limit // 4)
+    own = OWN_DESCRIPTORS + (METRICS_DESCRIPTORS if metrics else 0)
+    return max(1, (limit - own - control) // 2), control
+
+
+def catch_signals(stack: contextlib.ExitStack) -> int:
+    """Signals become readable bytes, so that they are handled between two events."""
+    reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    stack.callback(os.close, reader)
+    stack.callback(os.close, writer)
+    old = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    stack.callback(signal.set_wakeup_fd, old)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        previous = signal.signal(number, lambda *_: None)
+        stack.callback(signal.signal, number, previous)
+    return reader

@@ -1,0 +1,1 @@
+"""What people watch: statistics, explanations, metrics, recordings."""

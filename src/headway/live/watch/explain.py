@@ -1,0 +1,154 @@
+"""Why a program waits: facts and numbers. The words for them are in the view layer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headway.engine.model import BACKGROUND_LEVEL, Group, Task, level_of
+from headway.engine.reserves import BACKGROUND, Reserve
+from headway.live.gate.channel import Channel
+from headway.live.server.report import running_ns, sample, state_of
+from headway.live.watch.window import SLOTS
+
+if TYPE_CHECKING:
+    from headway.live.server.daemon import Daemon
+
+NAMED = 3
+"""Rivals that are named; the rest is a number."""
+
+
+def explain(daemon: Daemon, channels: list[Channel], now_ns: int) -> list[dict[str, Any]]:
+    """What is known of why these wait, or would."""
+    by_name: dict[str, Channel] = {}
+    for channel in daemon.channels.values():
+        if channel.leased:  # what it used of its lease so far
+            sample(daemon, channel, now_ns)
+        if channel.task is not None:
+            by_name[channel.task.name] = channel
+    daemon.stats.update(now_ns)
+    return [_Case(daemon, channel, by_name, now_ns).facts() for channel in channels]
+
+
+class _Case:
+    """One program at one instant."""
+
+    def __init__(
+        self, daemon: Daemon, channel: Channel, by_name: dict[str, Channel], now_ns: int
+    ) -> None:
+        assert channel.task is not None
+        self.daemon, self.channel, self.now_ns = daemon, channel, now_ns
+        self.task: Task = channel.task
+        self.stats = daemon.stats
+        self.gpu = daemon.engine.gpus[0]
+        self.by_name = by_name
+
+    def facts(self) -> dict[str, Any]:
+        task, now_ns, waits = self.task, self.now_ns, self.stats.waits(self.task)
+        waiting = task.waiting
+        causes = self.stats.causes(task)
+        return {
+            "task": task.name,
+            "policy": task.policy.name,
+            "base": level_of(task.base_rank),
+            "effective": task.priority,
+            "background": level_of(task.base_rank) == BACKGROUND_LEVEL,
+            "note": self.channel.note,
+            "state": state_of(self.channel),
+            "share": self._share(self.channel),
+            "waiting_ns": None if waiting is None else now_ns - waiting.submitted_ns,
+            "why": None if waiting is None else self._why(waiting),
+            "reserve": None if task.reserve is None else self._reserve(task.reserve),
+            "span_ns": self.stats.span_ns(now_ns),
+            "waited_ns": causes.total(),
+            "wait_p50_ns": None if waits is None else waits.p50_ns,
+            "wait_p99_ns": None if waits is None else waits.p99_ns,
+            "wait_max_ns": None if waits is None else waits.max_ns,
+            "causes": [
+                {
+                    "kind": "own" if name == task.name else kind,
+                    "task": name,
+                    "ns": ns,
+                    **self._who(name),
+                }
+                for (kind, name), ns in causes.most_common()
+            ],
+            **self._rivals(),
+        }
+
+    def _share(self, channel: Channel) -> float:
+        assert channel.task is not None
+        now_ns = self.now_ns
+        return self.stats.share(channel.task, now_ns, running_ns(channel, now_ns), SLOTS)
+
+    def _who(self, name: str) -> dict[str, Any]:
+        """What is known of another task; nothing once it is gone."""
+        channel = self.by_name.get(name)
+        if channel is None or channel.task is None:
+            return {"priority": None, "share": None}
+        return {"priority": channel.task.priority, "share": self._share(channel)}
+
+    def _why(self, waiting: Group) -> dict[str, Any]:
+        task, now_ns, ahead = self.task, self.now_ns, 0
+        if not task.in_ready_queue:
+            return {"kind": "budget", "ahead": 0, "in_ns": self._ready_in_ns(waiting)}
+        for group in self.daemon.engine.ready():
+            if group is waiting:
+                break
+            ahead += 1
+        head = self.gpu.executing
+        if head is None:
+            last, until_ns = self.gpu.last_task, task.policy.wake_ns(now_ns)
+            kept = last is not None and last.alive and until_ns is not None
+            name = last.name if last is not None and kept else ""
+            in_ns = None if until_ns is None else until_ns - now_ns
+            kind = "holdoff" if kept else "policy"
+            return {"kind": kind, "task": name, "ahead": ahead, "in_ns": in_ns, **self._who(name)}
+        if head.task is task:
+            return {"kind": "own", "ahead": ahead}
+        holder = self.by_name[head.task.name]
+        ends_ns = holder.keep_ns if holder.leased and not holder.revoked else holder.bound_ns
+        return {
+            "kind": "lease" if holder.leased else "gpu",
+            "task": head.task.name,
+            "ahead": ahead,
+            "revoked": holder.revoked,
+            "busy": holder.pages is not None and holder.pages.client.busy,
+            "compared": (task.rank > head.task.rank) - (task.rank < head.task.rank),
+            "for_ns": now_ns - (holder.online_since_ns or now_ns),
+            "in_ns": None if ends_ns is None else ends_ns - now_ns,
+            **self._who(head.task.name),
+        }
+
+    def _ready_in_ns(self, waiting: Group) -> int | None:
+        """When replenishments will have paid for it, if nobody else uses them."""
+        reserve = self.task.reserve
+        if reserve is None or reserve.next_ns is None:
+            return None
+        needed_ns = max(waiting.predicted_ns, 1) if reserve.spec.kind == "ae" else 1
+        periods = max(1, -(-(needed_ns - reserve.budget_ns) // reserve.capacity_ns))
+        return reserve.next_ns + (periods - 1) * reserve.period_ns - self.now_ns
+
+    def _reserve(self, reserve: Reserve) -> dict[str, Any]:
+        waiting = self.task.waiting
+        return {
+            "name": reserve.name,
+            "kind": reserve.spec.kind,
+            "capacity_ns": reserve.capacity_ns,
+            "period_ns": reserve.period_ns,
+            "budget_ns": reserve.budget_ns,
+            "members": len(reserve.members),
+            "background": reserve.spec.shared == BACKGROUND,
+            "predicted_ns": None if waiting is None else waiting.predicted_ns,
+        }
+
+    def _rivals(self) -> dict[str, Any]:
+        """Whom it would wait for: those who are more important, and those who are as important."""
+        tasks = [c.task for c in self.by_name.values() if c.task is not None]
+        above = [t for t in tasks if t.rank < self.task.rank]
+        equal = [t for t in tasks if t.rank == self.task.rank and t is not self.task]
+        above.sort(key=lambda t: t.rank)
+        return {
+            "above": [{"task": t.name, "priority": t.priority} for t in above[:NAMED]],
+            "above_count": len(above),
+            "equal_count": len(equal),
+        }

@@ -1,0 +1,167 @@
+"""Metrics over HTTP, for this machine only, inside the daemon's loop.
+
+Readers are few, say little, and are closed when there are too many of them; nobody waits for one
+that reads slowly. The text is made at most once a second, piece by piece between other events.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from headway.live.identity.wishes import Address
+from headway.live.server.listener import Listener
+from headway.live.server.loop import WRITE, Loop
+from headway.live.watch.metrics import pieces
+
+if TYPE_CHECKING:
+    from headway.live.server.daemon import Daemon
+
+MAX_READERS = 16
+MAX_REQUEST = 8192
+FRESH_NS = 1_000_000_000
+
+
+class Reader:
+    """One connection."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.socket = connection
+        self.heard = bytearray()
+        self.unread = memoryview(b"")
+
+
+class Scrape:
+    """Answers GET /metrics."""
+
+    def __init__(self, daemon: Daemon, address: Address) -> None:
+        """OSError if nobody can listen there."""
+        self._daemon = daemon
+        self._readers: dict[Reader, None] = {}
+        """In the order in which they came."""
+        self._waiting: list[Reader] = []
+        self._pieces: Iterator[bytes] | None = None
+        self._parts: list[bytes] = []
+        self._text = b""
+        self._made_ns = -FRESH_NS
+        self.listener = _listen(daemon.loop, address, self.accept)
+
+    def close(self) -> None:
+        self.listener.close()
+        for reader in list(self._readers):
+            self._close(reader)
+
+    def accept(self, connection: socket.socket) -> None:
+        while len(self._readers) >= MAX_READERS:
+            self._close(next(iter(self._readers)))
+        reader = Reader(connection)
+        self._readers[reader] = None
+        self._daemon.loop.watch(
+            connection.fileno(), lambda: self._ready(reader), lambda: self._close(reader)
+        )
+
+    def _ready(self, reader: Reader) -> None:
+        if reader not in self._readers:
+            return
+        if reader.unread:
+            self._send(reader)
+            return
+        try:
+            data = reader.socket.recv(MAX_REQUEST)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        reader.heard += data
+        if not data or len(reader.heard) > MAX_REQUEST:
+            self._close(reader)
+        elif b"\r\n\r\n" in reader.heard or b"\n\n" in reader.heard:
+            self._answer(reader)
+
+    def _answer(self, reader: Reader) -> None:
+        words = bytes(reader.heard).split(b"\n", 1)[0].split()
+        if len(words) != 3 or not words[2].startswith(b"HTTP/"):
+            self._reply(reader, "400 Bad Request", b"expected GET /metrics\n")
+        elif words[0] != b"GET":
+            self._reply(reader, "405 Method Not Allowed", b"expected GET /metrics\n")
+        elif words[1].split(b"?")[0] != b"/metrics":
+            self._reply(reader, "404 Not Found", b"expected GET /metrics\n")
+        elif time.monotonic_ns() - self._made_ns < FRESH_NS:
+            self._reply(reader, "200 OK", self._text)
+        else:
+            self._daemon.loop.want(reader.socket.fileno(), 0)
+            self._waiting.append(reader)
+            if self._pieces is None:
+                self._pieces = pieces(self._daemon)
+                self._daemon.loop.soon(self._go_on, self._give_up)
+
+    # -- the text ----------------------------------------------------------------------------
+
+    def _go_on(self) -> None:
+        """Make one more piece; the others have their turn in between."""
+        assert self._pieces is not None
+        piece = next(self._pieces, None)
+        if piece is not None:
+            self._parts.append(piece)
+            self._daemon.loop.soon(self._go_on, self._give_up)
+            return
+        self._text = b"".join(self._parts)
+        self._made_ns = time.monotonic_ns()
+        self._finish("200 OK", self._text)
+
+    def _give_up(self) -> None:
+        """A mistake of ours, which the loop has logged."""
+        self._finish("500 Internal Server Error", b"the daemon's log says why\n")
+
+    def _finish(self, status: str, body: bytes) -> None:
+        self._pieces, self._parts = None, []
+        waiting, self._waiting = self._waiting, []
+        for reader in waiting:
+            if reader in self._readers:
+                self._reply(reader, status, body)
+
+    # -- the connection ----------------------------------------------------------------------
+
+    def _reply(self, reader: Reader, status: str, body: bytes) -> None:
+        head = (
+            f"HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
+            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        )
+        reader.unread = memoryview(head.encode() + body)
+        self._send(reader)
+
+    def _send(self, reader: Reader) -> None:
+        try:
+            sent = reader.socket.send(reader.unread)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self._close(reader)
+            return
+        reader.unread = reader.unread[sent:]
+        if reader.unread:
+            self._daemon.loop.want(reader.socket.fileno(), WRITE)
+        else:
+            self._close(reader)
+
+    def _close(self, reader: Reader) -> None:
+        if reader in self._readers:
+            del self._readers[reader]
+            self._daemon.loop.unwatch(reader.socket.fileno())
+            self._daemon.loop.close_later(reader.socket.close)
+
+
+def _listen(loop: Loop, address: Address, accept: Callable[[socket.socket], None]) -> Listener:
+    if isinstance(address, int):
+        return Listener(loop, None, socket.SOCK_STREAM, accept, port=address)
+    if address.exists() and not address.is_socket():
+        raise FileExistsError(errno.EEXIST, "something else is there, and stays", str(address))
+    mask = os.umask(0o177)  # for this user alone
+    try:
+        return Listener(loop, address, socket.SOCK_STREAM, accept)
+    finally:
+        os.umask(mask)

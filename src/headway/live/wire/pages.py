@@ -1,0 +1,387 @@
+"""The two pages a client shares with the daemon, each a sealed memfd.
+
+The daemon's page is sealed against future writes after the daemon has mapped it, so a client can
+read it and nothing else, whatever it tries with the descriptor. Neither can be resized, so reading
+the client's page can never fault.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import mmap
+import os
+import struct
+import threading
+
+from headway.live.wire.protocol import (
+    CLIENT_PAGE_SIZE,
+    CLOSED_AT,
+    GATED_AT,
+    GIVEN_AT,
+    ITS_END,
+    ITS_MARK,
+    JOBS_AT,
+    MAGIC,
+    MARKS_SIZE,
+    NEAR_AT,
+    NEARS_AT,
+    OPEN_AT,
+    OPENED_AT,
+    PAGE,
+    PIECE_NS_AT,
+    VERSION,
+    WAITING_AT,
+    ClientPage,
+    parse_client_page,
+)
+
+F_ADD_SEALS = 1033
+MOST_LEASES = 2**32 - 1
+"""Then their numbers begin again."""
+SEAL_SEAL, SEAL_SHRINK, SEAL_GROW, SEAL_FUTURE_WRITE = 1, 2, 4, 16
+
+_BUSY = 8
+_ASKS = 12
+_PASSED = 16
+_FRAMES = 24
+_USED = 32
+_LAST = 40
+"""In the client's page; the rest in the daemon's."""
+_HEARTBEAT = 8
+_LEASE = 16
+_SERVER = 20
+_SPLIT = 24
+_WINDOW = 32
+_DEADLINE = 40
+_WANTED = 48
+_AT_ONCE = 52
+_WAITS = 56
+_LOOKS = 60
+_CALM = 64
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = (
+    ctypes.c_void_p,
+    ctypes.c_size_t,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_long,
+)
+_libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+_MAP_FAILED = ctypes.c_void_p(-1).value
+
+_fence = threading.Lock()
+"""Taking and leaving it is a full memory barrier; Python has no plainer way to say that."""
+
+
+def _memfd(name: str) -> int:
+    fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        os.ftruncate(fd, PAGE)
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _map(fd: int, protection: int) -> int:
+    """An address. Python's own mmap would keep a copy of the descriptor open for every page, and
+    descriptors are what bounds how many clients there can be."""
+    address: int | None = _libc.mmap(None, PAGE, protection, mmap.MAP_SHARED, fd, 0)
+    if address is None or address == _MAP_FAILED:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return address
+
+
+class _Words:
+    """Words that only clients use that take turns: there may be a thousand of the others."""
+
+    __slots__ = (
+        "asks",
+        "at_once",
+        "calm",
+        "gated",
+        "jobs",
+        "looks",
+        "near",
+        "nears",
+        "open",
+        "piece",
+        "waiting",
+        "waits",
+        "wanted",
+    )
+
+    def __init__(self, daemon: int, client: int) -> None:
+        self.at_once = ctypes.c_uint32.from_address(daemon + _AT_ONCE)
+        self.wanted = ctypes.c_uint32.from_address(daemon + _WANTED)
+        self.waits = ctypes.c_uint32.from_address(daemon + _WAITS)
+        self.looks = ctypes.c_uint32.from_address(daemon + _LOOKS)
+        self.calm = (ctypes.c_uint64 * 4).from_address(daemon + _CALM)
+        self.asks = ctypes.c_uint32.from_address(client + _ASKS)
+        self.jobs = ctypes.c_uint64.from_address(client + JOBS_AT)
+        self.gated = ctypes.c_uint32.from_address(client + GATED_AT)
+        self.open = ctypes.c_uint32.from_address(client + OPEN_AT)
+        self.piece = ctypes.c_uint64.from_address(client + PIECE_NS_AT)
+        self.waiting = ctypes.c_uint32.from_address(client + WAITING_AT)
+        self.nears = ctypes.c_uint32.from_address(client + NEARS_AT)
+        self.near = ctypes.c_uint32.from_address(client + NEAR_AT)
+
+
+class Pages:
+    """Both pages of one client, as the daemon sees them."""
+
+    def __init__(self) -> None:
+        self.daemon_fd = self.client_fd = -1
+        self._daemon = self._client = 0
+        self._lease: ctypes.c_uint32 | None = None
+        self._leases = 0
+        self._held = False
+        """Under a lease, pieces that have not begun wait all the same."""
+        self._turns: _Words | None = None
+        try:
+            self.daemon_fd = _memfd("headway-daemon")
+            self.client_fd = _memfd("headway-client")
+            self._daemon = _map(self.daemon_fd, mmap.PROT_READ | mmap.PROT_WRITE)
+            self._client = _map(self.client_fd, mmap.PROT_READ | mmap.PROT_WRITE)
+            self._seal()
+        except OSError:
+            self.close()
+            raise
+        head = (ctypes.c_char * PAGE).from_address(self._daemon)
+        struct.pack_into("<II", head, 0, MAGIC, VERSION)
+        # Aligned 32- and 64-bit stores: a client never sees half of one.
+        self._heartbeat = ctypes.c_uint64.from_address(self._daemon + _HEARTBEAT)
+        self._lease = ctypes.c_uint32.from_address(self._daemon + _LEASE)
+        self._split = ctypes.c_uint64.from_address(self._daemon + _SPLIT)
+        self._window = ctypes.c_uint64.from_address(self._daemon + _WINDOW)
+        self._deadline = ctypes.c_uint64.from_address(self._daemon + _DEADLINE)
+        self._busy = ctypes.c_uint32.from_address(self._client + _BUSY)
+        self._passed = ctypes.c_uint64.from_address(self._client + _PASSED)
+        self._frames = ctypes.c_uint64.from_address(self._client + _FRAMES)
+        self._last = ctypes.c_uint64.from_address(self._client + _LAST)
+        self._used = ctypes.c_uint64.from_address(self._client + _USED)
+        self._server = ctypes.c_uint32.from_address(self._daemon + _SERVER)
+
+    @property
+    def _words(self) -> _Words:
+        """While the pages are there."""
+        if self._turns is None:
+            self._turns = _Words(self._daemon, self._client)
+            self._turns.open.value = self._is_open
+        return self._turns
+
+    @property
+    def _is_open(self) -> bool:
+        return self._lease is not None and self._lease.value != 0 and not self._held
+
+    def _seal(self) -> None:
+        fixed = SEAL_SHRINK | SEAL_GROW | SEAL_SEAL
+        fcntl.fcntl(self.daemon_fd, F_ADD_SEALS, fixed | SEAL_FUTURE_WRITE)
+        fcntl.fcntl(self.client_fd, F_ADD_SEALS, fixed)
+
+    def beat(self, now_ns: int) -> None:
+        """Show that the daemon lives."""
+        if self._daemon:
+            self._heartbeat.value = now_ns
+
+    def set_split(self, split_ns: int) -> None:
+        """Groups of more than this are split from now on; 0: none."""
+        if self._daemon:
+            self._split.value = split_ns
+
+    def set_window(self, window_ns: int) -> None:
+        """No more predicted work than this may be in flight; 0: any."""
+        if self._daemon:
+            self._window.value = window_ns
+
+    @property
+    def window_ns(self) -> int:
+        return self._window.value if self._daemon else 0
+
+    def set_calm(self, calm_ns: int, due_ns: int, period_ns: int, job_ns: int) -> None:
+        """Pieces that are over when somebody more important is due may be so long, rather than a
+        window; 0: none. The one after that is due so much later, and each takes so long."""
+        if self._daemon:
+            self._words.calm[:] = [calm_ns, due_ns, period_ns, job_ns]
+
+    @property
+    def calm_ns(self) -> int:
+        return self._words.calm[0] if self._daemon else 0
+
+    def set_deadline(self, deadline_ns: int) -> None:
+        if self._daemon:
+            self._deadline.value = deadline_ns
+
+    def set_at_once(self, on: bool) -> None:
+        """A turn may begin with the asking for it."""
+        if self._daemon and self._words.at_once.value != on:
+            self._words.at_once.value = on
+
+    def set_wanted(self, on: bool, *, marks: bool = False) -> None:
+        """Others wait for the turn to be over, and perhaps for a mark that says so before its
+        program can; as with a lease, what is read after is newer."""
+        wanted = (ITS_MARK if marks else ITS_END) if on else 0
+        if self._daemon and self._words.wanted.value != wanted:
+            self._words.wanted.value = wanted
+            with _fence:
+                pass
+
+    def set_lease(self, on: bool) -> None:
+        """Nothing read after this is older than what is written here: the client does the same the
+        other way round, so one of the two sees the other."""
+        if self._daemon and self._lease is not None:
+            if on:
+                self._leases = self._leases % MOST_LEASES + 1
+            self._lease.value = self._leases if on else 0
+            if self._turns is not None:
+                self._turns.open.value = self._is_open
+            with _fence:
+                pass
+
+    @property
+    def shows_lease(self) -> bool:
+        return bool(self._daemon and self._lease is not None and self._lease.value)
+
+    def open_early(self) -> None:
+        """Pieces may begin, unless they are held back: a lease will follow at once."""
+        if self._daemon and not self._held:
+            self._words.open.value = 1
+
+    def hold_back(self, on: bool) -> None:
+        """Whether pieces wait though there is a lease; it counts for the next one, too, until
+        something else is said. The lease has another number then: by the same one the client knows
+        that its gate was open all the time, and what it used."""
+        if self._held != on:
+            self._held = on
+            if self._daemon and self._lease is not None and self._lease.value:
+                self.set_lease(True)
+
+    def keep_lease(self) -> None:
+        """It was closed in advance, and for nothing."""
+        if self._daemon and self._lease is not None and not self._lease.value:
+            self.set_lease(True)
+
+    def set_waits(self, on: bool) -> None:
+        """The daemon knows that the client wants a turn; as with a lease, what is read after this
+        is newer."""
+        if self._daemon and self._words.waits.value != on:
+            self._words.waits.value = on
+            with _fence:
+                pass
+
+    def set_looks(self, on: bool) -> None:
+        """Somebody looks at the client's page all the time; what is read after this is newer."""
+        if self._daemon:
+            self._words.looks.value = on
+            with _fence:
+                pass
+
+    # What decisions look at, without copying the page.
+
+    @property
+    def gated(self) -> bool:
+        return bool(self._client and self._words.gated.value)
+
+    @property
+    def waiting(self) -> bool:
+        """It waits for the GPU."""
+        return bool(self._client and self._words.waiting.value)
+
+    @property
+    def nears_end(self) -> bool:
+        """It waits for the last of its work, and the GPU has done that."""
+        if not self._client or not self._words.waiting.value:
+            return False
+        return self._words.near.value == self._words.nears.value != 0
+
+    @property
+    def trails(self) -> bool:
+        """Pieces are on the GPU, or may be."""
+        return bool(self._client) and self._marks(OPENED_AT) != self._marks(CLOSED_AT)
+
+    @property
+    def pending(self) -> bool:
+        """Pieces wait for the gate."""
+        return self.gated and self._marks(GIVEN_AT) != self._marks(OPENED_AT)
+
+    def _marks(self, at: int) -> bytes:
+        return ctypes.string_at(self._client + at, MARKS_SIZE)
+
+    @property
+    def piece_ns(self) -> int:
+        """What may be in flight of the piece to which it last added something, as predicted."""
+        return self._words.piece.value if self._client else 0
+
+    @property
+    def wanted(self) -> bool:
+        return bool(self._daemon and self._words.wanted.value)
+
+    @property
+    def asks(self) -> int:
+        return self._words.asks.value if self._client else 0
+
+    @property
+    def jobs(self) -> int:
+        return self._words.jobs.value if self._client else 0
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._client and self._busy.value)
+
+    @property
+    def passed(self) -> int:
+        return self._passed.value if self._client else 0
+
+    @property
+    def last_ns(self) -> int:
+        """When it was last done, as it says."""
+        return self._last.value if self._client else 0
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """Groups, frames and GPU time under leases."""
+        if not self._client:
+            return 0, 0, 0
+        return self._passed.value, self._frames.value, self._used.value
+
+    @property
+    def used_ns(self) -> int:
+        return self._used.value if self._client else 0
+
+    def set_server(self, what: int) -> None:
+        """What the client does around a swap: AWAIT, TELL and YIELD added up."""
+        if self._daemon:
+            self._server.value = what
+
+    @property
+    def client(self) -> ClientPage:
+        """A copy of what the client says; zeros once the page is gone."""
+        return parse_client_page(
+            ctypes.string_at(self._client, CLIENT_PAGE_SIZE)
+            if self._client
+            else bytes(CLIENT_PAGE_SIZE)
+        )
+
+    def close_fds(self) -> None:
+        """The client has its own by now."""
+        for fd in (self.daemon_fd, self.client_fd):
+            if fd >= 0:
+                os.close(fd)
+        self.daemon_fd = self.client_fd = -1
+
+    def close(self) -> None:
+        """A client that still maps them finds no lease there, and what waits on the GPU may go."""
+        self.close_fds()
+        if self._lease is not None and self._client:  # it may be closed again
+            self.set_lease(False)
+            if self._turns is not None:
+                self._turns.open.value = 1
+        for address in (self._daemon, self._client):
+            if address:
+                _libc.munmap(address, PAGE)
+        self._daemon = self._client = 0

@@ -1,0 +1,1 @@
+"""What happened, from events alone: records, history, checker, replay, totals."""

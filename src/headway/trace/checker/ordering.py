@@ -1,0 +1,152 @@
+"""Who may go online when: `one-online`, `ht-order`, `priority` and `work-conserving`.
+
+How the policies stand to each other decides who may be passed:
+
+- On an idle GPU a prt or ht group must not pass another prt or ht group that is more important.
+  It may pass a germ group, which refuses the GPU between its ticks (events do not tell when those
+  are), and a group of a policy this file does not know, which may have its own order or refuse.
+- A germ group that goes online shows that now is a tick, so all germ groups could have gone; it
+  must pass neither a more important one of those nor one of prt or ht.
+- On a busy GPU an ht group must not pass *any* ready group of a strictly more important task:
+  TimeGraph's condition (§4.1) asks who is ready in the wait queue, not what they wait for, and a
+  longer online list delays every one of them.
+- fifo heeds no order, and nothing keeps it from going online; so it never waits.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headway.trace.checker.books import Books, GpuBook, GroupBook, TaskBook
+from headway.trace.checker.rules import Report
+
+_NEEDS_IDLE: Final = frozenset({"prt", "germ"})
+_RIVALS: Final = {
+    "prt": frozenset({"prt", "ht"}),
+    "ht": frozenset({"prt", "ht"}),
+    "germ": frozenset({"prt", "ht", "germ"}),
+}
+"""Whom a group of this policy must not pass on an idle GPU."""
+
+
+class Ordering:
+    """Looks at every dispatch, and at everybody who still waits when an instant is over."""
+
+    def __init__(self, books: Books, report: Report, tolerance_ns: int) -> None:
+        self._books = books
+        self._report = report
+        self._tolerance_ns = tolerance_ns
+
+    def dispatched(self, group: GroupBook, gpu: GpuBook, ns: int) -> None:
+        """A group leaves the waiting ones; it is not yet in the GPU's online list."""
+        policy = group.task.policy
+        if not gpu.online:
+            if policy in _RIVALS:
+                self._check_first(group, gpu, ns)
+        elif policy in _NEEDS_IDLE:
+            self._report(
+                ns,
+                "one-online",
+                f"{group} ({policy}) went online on GPU {gpu.index}, where {gpu.online[0]} is",
+            )
+        elif policy == "ht":
+            self._check_follows(group, gpu, ns)
+
+    def _check_first(self, group: GroupBook, gpu: GpuBook, ns: int) -> None:
+        rivals = _RIVALS[group.task.policy]
+        own = _place(group)
+        for task, other in self._books.waiting.items():
+            if task.policy in rivals and _place(other) < own and task.is_ready:
+                self._report(
+                    ns,
+                    "priority",
+                    f"{group} went online on the idle GPU {gpu.index} past {other}, which is ready"
+                    f" and {_why_first(other, group)}",
+                )
+                return
+
+    def _check_follows(self, group: GroupBook, gpu: GpuBook, ns: int) -> None:
+        executing = gpu.online[0]
+        if executing.task is not group.task:
+            self._report(
+                ns,
+                "ht-order",
+                f"{group} went online on GPU {gpu.index} behind {executing}, another task's",
+            )
+            return
+        better = self._more_important(group.task)
+        if better is not None:
+            self._report(
+                ns,
+                "ht-order",
+                f"{group} followed its own group on GPU {gpu.index} past {better}, which is ready"
+                " and more important",
+            )
+
+    def _more_important(self, task: TaskBook) -> GroupBook | None:
+        """A ready group of a task with a strictly better rank, of whatever policy."""
+        for other, group in self._books.waiting.items():
+            if other.rank < task.rank and other.is_ready:
+                return group
+        return None
+
+    def end_instant(self, now_ns: int, next_ns: int) -> None:
+        """Nothing more happens at `now_ns`: who still waits has to wait until `next_ns`."""
+        for task, group in self._books.waiting.items():
+            gpu = self._could_have(task, group, now_ns)
+            if gpu is None:
+                task.stuck_since_ns = None
+                task.stuck_told = False
+                continue
+            if task.stuck_since_ns is None:
+                task.stuck_since_ns = now_ns
+            if next_ns - task.stuck_since_ns > self._tolerance_ns and not task.stuck_told:
+                task.stuck_told = True
+                state = f"executes {gpu.online[0]}" if gpu.online else "is idle"
+                self._report(
+                    next_ns,
+                    "work-conserving",
+                    f"{group} ({task.policy}) is ready and waits since {task.stuck_since_ns} ns,"
+                    f" though GPU {gpu.index} {state}",
+                )
+
+    def _could_have(self, task: TaskBook, group: GroupBook, now_ns: int) -> GpuBook | None:
+        """A GPU that this task's policy would let its waiting group have now."""
+        policy = task.policy
+        if policy not in ("prt", "ht", "fifo") or not task.is_ready:
+            return None
+        for gpu in self._books.gpus.values():
+            if policy == "fifo" or (not gpu.online and not self._is_kept(gpu, group, now_ns)):
+                return gpu
+            if not gpu.online:
+                continue
+            if policy == "ht" and gpu.online[0].task is task and not self._more_important(task):
+                return gpu
+        return None
+
+    def _is_kept(self, gpu: GpuBook, group: GroupBook, now_ns: int) -> bool:
+        """Whether an idle GPU is held off for the more important task that used it last."""
+        task, last = group.task, gpu.last
+        if last is None or last.rank >= task.rank or last.waiting is not None:
+            return False
+        if now_ns >= gpu.free_ns + task.holdoff_ns:
+            return False
+        # Since when a group is ready is not in the stream; not before its reserve last gained.
+        ready = [
+            max(g.submitted_ns, t.joined_ns, 0 if t.reserve is None else t.reserve.gained_ns)
+            for t, g in self._books.waiting.items()
+            if t.is_ready
+        ]
+        return now_ns < min(ready) + task.patience_ns
+
+
+def _place(group: GroupBook) -> tuple[int, int, int]:
+    return group.task.rank, group.submitted_ns, group.task.order
+
+
+def _why_first(first: GroupBook, second: GroupBook) -> str:
+    if first.task.rank < second.task.rank:
+        return "more important"
+    if first.submitted_ns < second.submitted_ns:
+        return "as important and was submitted earlier"
+    return "as important, and its task came earlier"
