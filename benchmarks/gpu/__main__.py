@@ -23,6 +23,7 @@ from benchmarks.gpu import (
     kills,
     mps,
     opencl,
+    ordinary,
     overhead,
     pairs,
     results,
@@ -33,6 +34,7 @@ from benchmarks.gpu.results import Outcome
 from benchmarks.gpu.stage import Stage, opened
 
 SECTIONS: dict[str, tuple[Callable[[Stage, bool], Outcome], int, int]] = {
+    "ordinary": (ordinary.measure, 950, 400),
     "pairs": (pairs.measure, 210, 85),
     "overhead": (overhead.measure, 270, 90),
     "shares": (shares.measure, 160, 30),
@@ -56,6 +58,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="shorter, and fewer rows")
     parser.add_argument("--out", type=Path, default=Path("out/gpu"), help="folder for the results")
     parser.add_argument("--built", type=Path, help="programs that are built already")
+    parser.add_argument("--cases", default="", help="of ordinary, with semicolons between")
     options = parser.parse_args()
     names = options.only.split(",")
     if unknown := set(names) - set(SECTIONS):
@@ -63,6 +66,7 @@ def main() -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     facts, outcomes = results.facts(), dict[str, Outcome]()
     with opened(options.built) as stage:
+        stage.cases = tuple(filter(None, options.cases.split(";")))
         facts |= {f"without {name}": why for name, why in stage.missing.items()}
         for name in names:
             about_s = SECTIONS[name][2 if options.quick else 1]

@@ -46,6 +46,8 @@ class Stage:
     env: dict[str, str] = field(default_factory=lambda: dict(os.environ))
     missing: dict[str, str] = field(default_factory=dict)
     """What could not be built, and why."""
+    cases: tuple[str, ...] = ()
+    """Of sections that have cases: which; none named are all."""
 
     def environment(self, **more: str) -> dict[str, str]:
         path = os.pathsep.join(filter(None, [str(ROOT / "src"), self.env.get("PYTHONPATH", "")]))
