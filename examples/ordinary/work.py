@@ -47,10 +47,8 @@ def detection() -> Job:
     torch = _torch()
     import torchvision
 
-    model = torchvision.models.detection.fasterrcnn_resnet50_fpn(
-        weights=None, weights_backbone=None, box_score_thresh=0.0
-    )
-    model = model.cuda().eval()
+    make = torchvision.models.detection.fasterrcnn_resnet50_fpn
+    model = make(weights=None, weights_backbone=None).cuda().eval()
     picture = torch.rand(3, 480, 640, device="cuda")
 
     def job() -> Any:
