@@ -1,0 +1,77 @@
+/* The channels of this program: one for each GL context, and one for all that takes turns. */
+#define _GNU_SOURCE
+#include "connection.h"
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct hw_channel *channels;
+
+/* A forked child must not speak on its parent's connections. */
+static void in_child(void) {
+    int error = errno;
+    pthread_mutex_init(&lock, NULL);
+    for (struct hw_channel *c = channels; c; c = c->next) {
+        if (c->turns) c->page = NULL; /* what its parent wrote is its parent's, whose work may wait there */
+        hw_forget(c);
+        c->daemon = NULL;
+        c->page = NULL;
+        c->retry_ns = 0;
+    }
+    errno = error;
+}
+
+void hw_gate_init(void) {
+    if (hw_connection_init()) pthread_atfork(NULL, NULL, in_child);
+}
+
+struct hw_channel *hw_channel_take(void *context) {
+    pthread_mutex_lock(&lock);
+    struct hw_channel *c = channels;
+    while (c && c->context != context) c = c->next;
+    if (!c) {
+        for (c = channels; c && (c->context || c->users); c = c->next) {} /* one to use again */
+        if (c) {
+            struct hw_channel *next = c->next;
+            memset(c, 0, sizeof *c);
+            c->next = next;
+        } else if ((c = calloc(1, sizeof *c))) {
+            c->next = channels;
+            channels = c;
+        }
+        if (c) {
+            c->fd = -1;
+            c->context = context;
+        }
+    }
+    if (c) c->users++;
+    pthread_mutex_unlock(&lock);
+    return c;
+}
+
+void hw_channel_drop(struct hw_channel *c) {
+    pthread_mutex_lock(&lock);
+    if (c->users > 0 && --c->users == 0 && !c->context) hw_forget(c);
+    pthread_mutex_unlock(&lock);
+}
+
+void hw_channel_end(void *context) {
+    pthread_mutex_lock(&lock);
+    for (struct hw_channel *c = channels; c; c = c->next)
+        if (c->context == context) {
+            c->context = NULL;
+            if (!c->users) hw_forget(c);
+        }
+    pthread_mutex_unlock(&lock);
+}
+
+/* Only pages that stay can be written by a thread that does not use the channel. */
+void hw_gate_show_unknown(uint32_t count) {
+    if (!hw_gate_enabled()) return;
+    pthread_mutex_lock(&lock);
+    for (struct hw_channel *c = channels; c; c = c->next)
+        if (c->turns && c->page) c->page->unknown = count;
+    pthread_mutex_unlock(&lock);
+}
