@@ -7,7 +7,7 @@ can. What is done about it stays the same.
 
 from __future__ import annotations
 
-from headway.live.gate import habits
+from headway.engine.turns import arrivals
 from headway.view.cli import main
 
 SLOWER = 10
@@ -16,7 +16,7 @@ TIMES = ("LEAST_NS", "MOST_NS", "ALIKE_NS", "LEAD_NS", "LATE_NS")
 
 def slow_down() -> None:
     for name in TIMES:
-        setattr(habits, name, SLOWER * getattr(habits, name))
+        setattr(arrivals, name, SLOWER * getattr(arrivals, name))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.engine.reserves import ReserveSpec
-from headway.live.gate import turns
+from headway.engine.turns import ends
 from headway.live.gate.arbiter import Arbiter, Bounds
 from headway.live.gate.channel import Channel
 from headway.live.wire.protocol import RELEASE, Message
@@ -80,7 +80,7 @@ def test_where_nobody_looks_all_the_time_it_is_soon(
 ) -> None:
     beside(bench, low, guest)
     bench.pieces(low, given=3, ended=2, opened=1, closed=1)
-    bench.run_until(MS + turns.DRAIN_NS)
+    bench.run_until(MS + ends.DRAIN_NS)
     assert waits(low)
 
 
@@ -117,7 +117,7 @@ def test_who_has_nothing_else_to_do_keeps_its_turn_until_its_work_is_done(
     bench.job_over(guest)
     bench.arbiter.glance(2 * MS)
     bench.run_until(2 * MS)
-    assert low in bench.arbiter.online.channels
+    assert low in bench.arbiter.online.clients
     bench.rest(low, 3 * MS)
     bench.announce(low, 3 * MS)
     assert is_leased(low)
@@ -181,7 +181,7 @@ def test_asking_again_does_not_shorten_a_drain(bench: Pieces, low: Channel, look
         bench.announce(low, MS + 1)
     assert not is_leased(high)
     bench.pieces(low, given=4, ended=3, opened=1, closed=1)
-    bench.run_until(MS + 1 + turns.DRAIN_NS)
+    bench.run_until(MS + 1 + ends.DRAIN_NS)
     assert is_leased(high)
     assert waits(low)
     bench.rest(high, 3 * MS)
@@ -198,12 +198,12 @@ def test_who_got_nothing_done_but_asked_meanwhile_is_heard(
     bench.pieces(low, given=3, ended=3, opened=1, closed=0)
     bench.write(low, 16, "<Q", 3)  # work went through its gate
     bench.announce(high, MS)
-    assert not turns.is_over(low, MS)
+    assert not ends.is_over(low, MS)
     if asks:
         bench.announce(low, 2 * MS)
     bench.run_until(MS + HOLD_NS - 1)
     bench.write(low, 8, "<I", 1)
-    low.progress_ns = low.since_lease_ns = MS + HOLD_NS - turns.QUIET_NS
+    low.progress_ns = low.since_lease_ns = MS + HOLD_NS - ends.QUIET_NS
     bench.run_until(MS + HOLD_NS)
     assert low.overdue == 1
     assert waits(low) == asks
@@ -220,7 +220,7 @@ def test_who_is_more_important_waits_for_a_drain_though_the_job_beside_it_is_ove
     bench.rest(middle, 3 * MS)
     assert not is_leased(high)
     bench.pieces(low, given=3, ended=2, opened=1, closed=1)
-    bench.run_until(3 * MS + turns.DRAIN_NS)
+    bench.run_until(3 * MS + ends.DRAIN_NS)
     assert is_leased(high)
     assert waits(low)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.live.gate.habits import (
+from headway.engine.turns.arrivals import (
     ALIKE_NS,
     LATE_NS,
     LEAD_NS,
@@ -14,15 +14,15 @@ from headway.live.gate.habits import (
     RECENT,
     SEEN,
     SHORTEST_NS,
-    Habit,
+    PeriodEstimator,
 )
 
 MS = 1_000_000
 
 
-def habit_of(*intervals_ns: int, since_ns: int = 0) -> tuple[Habit, int]:
+def habit_of(*intervals_ns: int, since_ns: int = 0) -> tuple[PeriodEstimator, int]:
     """And when the last of the jobs began."""
-    habit, now_ns = Habit(), since_ns
+    habit, now_ns = PeriodEstimator(), since_ns
     habit.began(now_ns)
     for interval_ns in intervals_ns:
         now_ns += interval_ns
@@ -47,7 +47,7 @@ def test_after_a_late_job_the_next_may_be_on_time(late_us: int, sooner_us: int) 
 
 
 def test_a_habit_is_not_known_before_it_was_seen_often_enough() -> None:
-    assert Habit().due_ns is None
+    assert PeriodEstimator().due_ns is None
     habit, last_ns = habit_of(*[10 * MS] * (SEEN - 1))
     assert habit.due_ns is None
     assert habit.expected_ns is None
@@ -154,8 +154,8 @@ def test_the_soonest_time_is_never_after_the_one_that_is_due(intervals_ns: list[
         assert habit.soonest_ns <= habit.due_ns
 
 
-def habit_with(*lengths_ns: int) -> Habit:
-    habit = Habit()
+def habit_with(*lengths_ns: int) -> PeriodEstimator:
+    habit = PeriodEstimator()
     for number, length_ns in enumerate(lengths_ns):
         habit.began(number * 10 * MS)
         habit.ended(number * 10 * MS + length_ns)
@@ -175,4 +175,4 @@ def test_only_the_last_jobs_count() -> None:
     habit = habit_with(*[5 * MS] * SEEN, *[MS] * SEEN)
     assert habit.lengths_ns == (MS, MS)
     assert habit.job_ns == MS
-    assert Habit().job_ns == 0
+    assert PeriodEstimator().job_ns == 0

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from headway.engine.priorities import Fixed
-from headway.live.gate import turns
+from headway.engine.turns import ends
+from headway.engine.turns.arrivals import ALIKE_NS
+from headway.engine.turns.early_gate import LATE_NS, LEAD_NS, SHORT_NS
 from headway.live.gate.channel import Channel
-from headway.live.gate.habits import ALIKE_NS
-from headway.live.gate.handover import LATE_NS, LEAD_NS, SHORT_NS
 from headway.live.wire.pages import Pages
 from headway.live.wire.protocol import ITS_END, ITS_MARK
 from tests.unit.test_holding import JOBS, PERIOD_NS, Habits, goes
@@ -56,7 +56,7 @@ class Jobs(Habits):
         begin_ns = self.now_ns + PERIOD_NS
         self.come(high, begin_ns)
         self.stop(low)
-        self.go(begin_ns + turns.DRAIN_NS)
+        self.go(begin_ns + ends.DRAIN_NS)
         assert is_leased(high)
         assert not is_open(low)
         return begin_ns

@@ -14,12 +14,12 @@ from headway.engine.core import Engine
 from headway.engine.model import Group
 from headway.engine.priorities import Fixed
 from headway.engine.reserves import ReserveSpec
-from headway.live.gate import turns
+from headway.engine.turns import ends
+from headway.engine.turns.arrivals import LATE_NS, LEAD_NS, SEEN
+from headway.engine.turns.hold_back import LONG_NS, SPARED, HoldBack
+from headway.engine.turns.online import Online
 from headway.live.gate.arbiter import Arbiter, Bounds
 from headway.live.gate.channel import Channel
-from headway.live.gate.habits import LATE_NS, LEAD_NS, SEEN
-from headway.live.gate.holding import LONG_NS, SPARED, HoldBack
-from headway.live.gate.online import Online
 from headway.live.wire.protocol import RELEASE, SUBMIT, Message
 from tests.unit.test_pieces import PIECE_NS, Pieces, is_open
 from tests.unit.test_turns import HOLD_NS, MS, is_leased, page
@@ -106,7 +106,7 @@ def test_a_long_piece_does_not_begin_just_before_a_regular_job(bench: Habits, lo
     assert is_held(low)
     bench.come(high, due_ns, looked=looked)
     assert not is_leased(low)
-    bench.go(due_ns + turns.DRAIN_NS)
+    bench.go(due_ns + ends.DRAIN_NS)
     assert is_leased(high)
     bench.be_done(high, due_ns + MS, looked=looked)
     assert goes(low)
@@ -256,9 +256,9 @@ def test_nor_for_who_is_as_important_or_less(bench: Habits, level: int) -> None:
     other = bench.turner("other", level)
     due_ns = bench.jobs(other)  # alone, by asking
     low = bench.long("long", 5)
-    bench.go(bench.now_ns + turns.WAKE_NS)
-    assert other.habit is not None
-    assert other.habit.due_ns == due_ns
+    bench.go(bench.now_ns + ends.WAKE_NS)
+    assert other.period is not None
+    assert other.period.due_ns == due_ns
     assert_never_held(bench, low, due_ns)
 
 
@@ -271,8 +271,8 @@ def test_nor_for_who_has_no_budget(bench: Habits) -> None:
     bench.work(poor, used_ns=6 * MS)
     bench.mark(poor, 0, 0)
     bench.be_done(poor, due_ns + 8 * MS)
-    assert poor.habit is not None
-    assert poor.habit.due_ns == due_ns + PERIOD_NS
+    assert poor.period is not None
+    assert poor.period.due_ns == due_ns + PERIOD_NS
     assert_never_held(bench, low, due_ns + PERIOD_NS)
 
 
@@ -298,8 +298,8 @@ def test_nor_where_decisions_are_taken_at_ticks(bench: Habits) -> None:
     low, high = bench.long(), bench.turner("high", 9)
     due_ns = bench.jobs(high)
     bench.go(due_ns - 2 * MS)
-    assert high.habit is not None
-    assert high.habit.due_ns is not None
+    assert high.period is not None
+    assert high.period.due_ns is not None
     for step_ns in range(-LEAD_NS, LATE_NS, MS // 10):
         bench.go(due_ns + step_ns)
         assert goes(low)
@@ -311,15 +311,15 @@ def test_asking_again_in_the_middle_of_a_job_is_no_habit(bench: Habits) -> None:
     for number in range(2 * JOBS):
         bench.come(high, number * PERIOD_NS)
         bench.arbiter.heard(high, Message(RELEASE, high.seq), bench.now_ns + MS)
-    assert high.habit is not None
-    assert high.habit.due_ns is None
+    assert high.period is not None
+    assert high.period.due_ns is None
 
 
 def test_nor_is_what_the_daemon_asks_for(bench: Habits) -> None:
     low, high = bench.long(), bench.turner("high", 9)
     bench.jobs(high, 2 * JOBS)
-    assert low.habit is not None
-    assert low.habit.due_ns is None
+    assert low.period is not None
+    assert low.period.due_ns is None
 
 
 def test_a_job_that_is_over_before_it_was_heard_of_counts(bench: Habits) -> None:
@@ -334,8 +334,8 @@ def test_a_job_that_is_over_before_it_was_heard_of_counts(bench: Habits) -> None
         if not number % 2:
             bench.job_over(high)
         bench.rest(high, bench.now_ns)
-    assert high.habit is not None
-    assert high.habit.due_ns == JOBS * PERIOD_NS
+    assert high.period is not None
+    assert high.period.due_ns == JOBS * PERIOD_NS
     bench.go(JOBS * PERIOD_NS - LEAD_NS)
     assert is_held(low)
 

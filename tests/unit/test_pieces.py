@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.engine.reserves import ReserveSpec
-from headway.live.gate import turns
+from headway.engine.turns import ends
 from headway.live.gate.arbiter import Arbiter, Bounds
 from headway.live.gate.channel import Channel
 from headway.live.wire.protocol import OPEN_AT, PAGE, RELEASE, SUBMIT, WITHDRAW, Message
@@ -123,7 +123,7 @@ def test_what_waits_on_the_gpu_is_asked_for_again_when_its_turn_is_over(
     bench.run_until(6 * MS)
     assert not is_leased(high), "a piece runs on"
     bench.pieces(low, given=3, ended=2, opened=2, closed=2)
-    bench.run_until(6 * MS + turns.DRAIN_NS)
+    bench.run_until(6 * MS + ends.DRAIN_NS)
     assert is_leased(high)
     assert is_known(low)
     before = list(bench.granted)
@@ -154,7 +154,7 @@ def test_who_has_nothing_waiting_there_has_to_ask_itself(
     bench.pieces(low, given=3 if gated else 4, ended=3, opened=3, closed=3)
     bench.write(low, GATED, "<I", gated)
     bench.ask(high, 5 * MS)
-    bench.run_until(5 * MS + turns.DRAIN_NS)
+    bench.run_until(5 * MS + ends.DRAIN_NS)
     assert is_leased(high)
     assert not is_known(low)
     bench.rest(high, 8 * MS)
@@ -174,10 +174,10 @@ def test_a_piece_that_may_grow_is_over_when_it_should_be(
     bench.write(low, PIECE_NS, "<Q", 2 * MS)
     bench.pieces(low, given=2, ended=1, opened=2, closed=1)
     bench.ask(high, 5 * MS)
-    likely_ns = 5 * MS + 2 * MS * 5 // 4 + turns.TRAIL_NS
+    likely_ns = 5 * MS + 2 * MS * 5 // 4 + ends.TRAIL_NS
     bench.run_until(likely_ns - 1)
     assert not is_leased(high)
-    bench.run_until(likely_ns + turns.DRAIN_NS)
+    bench.run_until(likely_ns + ends.DRAIN_NS)
     assert is_leased(high)
     assert low.overdue == 0
 
@@ -197,10 +197,10 @@ def test_work_in_no_piece_is_not_waited_for_for_ever_while_pieces_wait(
         bench.mark(low, 1, 0)
     bench.ask(high, 5 * MS)
     bench.arbiter.remove(high, 6 * MS)
-    likely_ns = 5 * MS + 2 * MS * 5 // 4 + turns.TRAIL_NS
+    likely_ns = 5 * MS + 2 * MS * 5 // 4 + ends.TRAIL_NS
     bench.run_until(likely_ns - 1)
     assert not is_open(low)
-    bench.run_until(likely_ns + turns.DRAIN_ALONE_NS)
+    bench.run_until(likely_ns + ends.DRAIN_ALONE_NS)
     assert is_open(low)
     assert is_leased(low)
     assert low.overdue == 0
@@ -217,7 +217,7 @@ def test_a_piece_that_is_complete_is_waited_for(
     bench.run_until(4 * MS + HOLD_NS)
     assert not is_leased(high)
     bench.pieces(low, given=given, ended=2, opened=2, closed=2)
-    bench.run_until(4 * MS + HOLD_NS + turns.DRAIN_NS)
+    bench.run_until(4 * MS + HOLD_NS + ends.DRAIN_NS)
     assert is_leased(high)
     assert low.overdue == 0
 
@@ -246,7 +246,7 @@ def test_who_gets_nothing_done_does_not_get_turn_after_turn(
     bench.mark(high, 0, 0)
     bench.pieces(high, given=3, ended=3, opened=2, closed=1 if running else 2)
     bench.ask(low, MS)
-    bench.run_until(turns.QUIET_NS + HOLD_NS + 20 * MS)
+    bench.run_until(ends.QUIET_NS + HOLD_NS + 20 * MS)
     assert is_leased(low)
     bench.announce(high, 200 * MS)  # as it does when it goes on
     bench.rest(low, 201 * MS, last=False)

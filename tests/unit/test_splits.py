@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from headway.engine.reserves import ReserveSpec
+from headway.engine.turns.windows import WIDER, Windows
 from headway.live.gate.channel import Channel, Peer
-from headway.live.gate.splits import WIDER, Splits
 from tests.unit.test_arbiter import MS, Bench
 
 SPLIT_NS, WINDOW_NS = 500_000, 200_000
@@ -40,7 +40,7 @@ def program(bench: Bench, pid: int, level: int = 0, reserve: Reserve | None = No
 
 def told(bench: Bench) -> list[tuple[int, int]]:
     """The split and the window that each program reads."""
-    Splits(SPLIT_NS, WINDOW_NS).set(bench.channels)
+    Windows(SPLIT_NS, WINDOW_NS).set(bench.channels)
     pages = [channel.pages for channel in bench.channels if channel.pages is not None]
     return [
         (

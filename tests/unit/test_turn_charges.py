@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headway.engine.events import Charged, Completed, Event, Recorder
 from headway.engine.reserves import Reserve, ReserveSpec
-from headway.live.gate import turns
+from headway.engine.turns import ends
 from headway.live.gate.arbiter import Arbiter, Bounds
 from headway.live.gate.channel import Channel
 from headway.trace.checker import check
@@ -92,7 +92,7 @@ def test_what_is_left_of_the_budget_counts_from_the_last_charge(bench: Books) ->
     bench.run_until(100 * MS)
     bench.said(one, 40 * MS + 69 * MS)
     bench.run_until(169 * MS)
-    assert turns.budget_left_ns(one, 169 * MS) == MS
+    assert ends.budget_left_ns(one, 169 * MS) == MS
     assert is_leased(one)
     bench.said(one, 40 * MS + 70 * MS)
     bench.run_until(171 * MS)
@@ -106,9 +106,9 @@ def test_what_others_wait_counts_before_anything_is_said(bench: Books) -> None:
     bench.begin(one, 0)
     bench.ask(bench.channels[1], 20 * MS)
     bench.run_until(30 * MS)
-    assert turns.budget_left_ns(one, 30 * MS) == 60 * MS
+    assert ends.budget_left_ns(one, 30 * MS) == 60 * MS
     bench.said(one, 25 * MS)
-    assert turns.budget_left_ns(one, 30 * MS) == 45 * MS
+    assert ends.budget_left_ns(one, 30 * MS) == 45 * MS
 
 
 def test_what_was_used_before_a_turn_does_not_end_it(bench: Books) -> None:
@@ -116,7 +116,7 @@ def test_what_was_used_before_a_turn_does_not_end_it(bench: Books) -> None:
     one = bench.turner("one", reserve=SPEC)
     bench.begin(one, 0)
     bench.said(one, 60 * MS)
-    assert turns.budget_left_ns(one, 5 * MS) == 65 * MS
+    assert ends.budget_left_ns(one, 5 * MS) == 65 * MS
     bench.run_until(5 * MS)
     assert is_leased(one)
 

@@ -17,10 +17,10 @@ from headway.engine.policies.overlap import Overlap
 from headway.engine.policies.prt import Prt
 from headway.engine.priorities import EarliestDeadline, Fixed, PriorityRule
 from headway.engine.reserves import ReserveSpec
-from headway.live.gate import turns
+from headway.engine.turns import ends
+from headway.engine.turns.leases import KEEP_FROM_TURNS_NS
 from headway.live.gate.arbiter import Arbiter, Bounds
 from headway.live.gate.channel import Channel
-from headway.live.gate.leases import KEEP_FROM_TURNS_NS
 from headway.live.wire.protocol import COMPLETE, RELEASE, SUBMIT, TURNS, WITHDRAW, Message
 from headway.trace.checker import Checker
 from tests.unit import test_arbiter
@@ -167,8 +167,8 @@ def test_the_drain_is_seen_by_the_marks_before_the_program_says_it(bench: Bench)
     bench.run_until(6 * MS)
     assert not is_leased(high)
     bench.mark(low, issued=3, done=3)
-    assert bench.arbiter.next_timer_ns() == 6 * MS + turns.DRAIN_NS
-    bench.run_until(6 * MS + turns.DRAIN_NS)
+    assert bench.arbiter.next_timer_ns() == 6 * MS + ends.DRAIN_NS
+    bench.run_until(6 * MS + ends.DRAIN_NS)
     assert is_leased(high)
     bench.rest(low, 7 * MS, last=False)  # late, and it changes nothing
     assert is_leased(high)
@@ -199,9 +199,9 @@ def test_who_was_just_granted_may_take_a_while_to_wake_up(bench: Bench) -> None:
     bench.ask(high, 0)
     bench.ask(low, 1000)
     assert is_leased(high)
-    bench.run_until(turns.WAKE_NS - 1)
+    bench.run_until(ends.WAKE_NS - 1)
     assert is_leased(high)
-    bench.run_until(turns.WAKE_NS)
+    bench.run_until(ends.WAKE_NS)
     assert not is_leased(high)
     assert is_leased(low)
 
@@ -216,9 +216,9 @@ def test_who_did_a_job_is_awake_though_it_was_launched_before(bench: Bench) -> N
     bench.write(one, JOBS, "<Q", 1)
     bench.write(one, 40, "<Q", 3 * MS)  # when it was done
     bench.idle(one)
-    bench.run_until(3 * MS + turns.PAUSE_NS - 1)
+    bench.run_until(3 * MS + ends.PAUSE_NS - 1)
     assert is_leased(one)
-    bench.run_until(3 * MS + turns.PAUSE_NS)
+    bench.run_until(3 * MS + ends.PAUSE_NS)
     assert is_leased(two)
 
 
@@ -227,23 +227,23 @@ def test_equals_take_turns_of_a_slice_each(bench: Bench) -> None:
     bench.begin(one, 0)
     bench.ask(two, MS)
     assert not is_wanted(one), "a pause within its slice does not end its turn"
-    bench.run_until(turns.SLICE_NS - 1)
+    bench.run_until(ends.SLICE_NS - 1)
     assert is_leased(one)
-    bench.run_until(turns.SLICE_NS)
+    bench.run_until(ends.SLICE_NS)
     assert not is_leased(one)
-    bench.rest(one, turns.SLICE_NS + 1000, last=False)
+    bench.rest(one, ends.SLICE_NS + 1000, last=False)
     assert is_leased(two)
-    bench.ask(one, turns.SLICE_NS + 2000)
+    bench.ask(one, ends.SLICE_NS + 2000)
     bench.work(two)
-    bench.run_until(2 * turns.SLICE_NS)
+    bench.run_until(2 * ends.SLICE_NS)
     assert is_leased(two)
-    bench.run_until(2 * turns.SLICE_NS + 1000)
+    bench.run_until(2 * ends.SLICE_NS + 1000)
     assert not is_leased(two)
 
 
 @pytest.mark.parametrize(
     ("periods_ms", "slice_ns"),
-    [((90, 120), 30 * MS), ((120, 90), 30 * MS), ((12, 120), turns.SLICE_NS)],
+    [((90, 120), 30 * MS), ((120, 90), 30 * MS), ((12, 120), ends.SLICE_NS)],
 )
 def test_equals_with_reserves_wait_for_a_third_of_the_shortest_period(
     bench: Bench, periods_ms: tuple[int, int], slice_ns: int
@@ -268,7 +268,7 @@ def test_one_equal_without_a_reserve_waits_for_no_more_than_a_slice(bench: Bench
     )
     bench.begin(one, 0)
     bench.ask(other, 1000)
-    bench.run_until(turns.SLICE_NS)
+    bench.run_until(ends.SLICE_NS)
     assert not is_leased(one)
 
 
@@ -279,9 +279,9 @@ def test_equals_that_rest_for_long_lose_the_rest_of_their_slice(bench: Bench) ->
     bench.ask(two, MS)
     bench.idle(one)
     bench.write(one, 40, "<Q", MS)  # when it was done
-    bench.run_until(MS + turns.PAUSE_NS - 1)
+    bench.run_until(MS + ends.PAUSE_NS - 1)
     assert is_leased(one)
-    bench.run_until(MS + turns.PAUSE_NS)
+    bench.run_until(MS + ends.PAUSE_NS)
     assert is_leased(two)
 
 
@@ -301,9 +301,9 @@ def test_who_sends_nothing_and_says_nothing_does_not_keep_its_turn_for_ever(benc
     high, low = bench.turner("high", 9), bench.turner("low", 1)
     bench.begin(high, 0)
     bench.ask(low, MS)
-    bench.run_until(turns.QUIET_NS - MS)
+    bench.run_until(ends.QUIET_NS - MS)
     assert is_leased(high)
-    bench.run_until(turns.QUIET_NS + turns.LOOK_NS + HOLD_NS + MS)
+    bench.run_until(ends.QUIET_NS + ends.LOOK_NS + HOLD_NS + MS)
     assert is_leased(low)
 
 
@@ -312,9 +312,9 @@ def test_who_waits_for_its_work_keeps_its_turn_for_longer(bench: Bench) -> None:
     bench.begin(high, 0)
     bench.write(high, WAITING, "<I", 1)
     bench.ask(low, MS)
-    bench.run_until(10 * turns.QUIET_NS)
+    bench.run_until(10 * ends.QUIET_NS)
     assert is_leased(high)
-    bench.run_until(turns.HANGING_NS + turns.LOOK_NS + HOLD_NS + MS)
+    bench.run_until(ends.HANGING_NS + ends.LOOK_NS + HOLD_NS + MS)
     assert is_leased(low)
 
 

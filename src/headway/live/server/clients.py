@@ -12,8 +12,8 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
+from headway.engine.turns import leases
 from headway.live.devices import mps
-from headway.live.gate import leases
 from headway.live.gate.channel import Channel, peer_of
 from headway.live.server.report import sample
 from headway.live.wire.pages import Pages
@@ -110,7 +110,7 @@ class Clients:
         daemon, hello = self._daemon, parse_hello(data)
         daemon.refresh_spec()
         now_ns = time.monotonic_ns()
-        pages = channel.pages = Pages()
+        pages = channel.pages = Pages(channel.peer.pid)
         pages.beat(now_ns)
         channel.beside = mps.may_use(channel.peer.pid)
         channel.task = daemon.registry.enrol(channel, hello, now_ns)

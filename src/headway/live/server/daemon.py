@@ -27,12 +27,12 @@ from headway.engine.policies.prt import Prt
 from headway.engine.predictors import Predictor
 from headway.engine.reading import BadInput
 from headway.engine.spec import Spec
+from headway.engine.turns.windows import DEFAULT_SPLIT_NS, DEFAULT_WINDOW_NS, Windows
 from headway.live.desktop.foreground import Foreground
 from headway.live.desktop.servers import Inherit, Servers
 from headway.live.devices.mps import MEANING, Mps
 from headway.live.gate.arbiter import Arbiter, Bounds
 from headway.live.gate.channel import Channel
-from headway.live.gate.splits import DEFAULT_SPLIT_NS, DEFAULT_WINDOW_NS, Splits
 from headway.live.identity.registry import Allow, Registry
 from headway.live.identity.wishes import Address
 from headway.live.server import startup
@@ -77,7 +77,7 @@ class Daemon:
         inherit: Inherit | None = None,
     ) -> None:
         self.folder = folder
-        self._splits = Splits(split_ns, window_ns)
+        self._windows = Windows(split_ns, window_ns)
         self._spin_ns = spin_ns
         self.until_idle = until_idle
         self.software_gpu = software_gpu
@@ -353,7 +353,7 @@ class Daemon:
 
     def set_splits(self) -> None:
         """Who is there has changed, or what they may do."""
-        self._splits.set(self.channels.values())
+        self._windows.set(self.channels.values())
         self.arbiter.changed()
 
     def show(self, tasks: Collection[Task]) -> None:

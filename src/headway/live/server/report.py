@@ -72,7 +72,7 @@ def sample(daemon: Daemon, channel: Channel, now_ns: int) -> ClientPage | None:
     task, pages = channel.task, channel.pages
     if task is None or pages is None:
         return None
-    page = pages.client
+    page = pages.report
     used_ns = 0
     if channel.leased:  # no more than is possible, whatever the page says
         used_ns = daemon.arbiter.online.used_ns(channel, now_ns)

@@ -112,7 +112,7 @@ class _Case:
             "task": head.task.name,
             "ahead": ahead,
             "revoked": holder.revoked,
-            "busy": holder.pages is not None and holder.pages.client.busy,
+            "busy": holder.pages is not None and holder.pages.report.busy,
             "compared": (task.rank > head.task.rank) - (task.rank < head.task.rank),
             "for_ns": now_ns - (holder.online_since_ns or now_ns),
             "in_ns": None if ends_ns is None else ends_ns - now_ns,

@@ -13,6 +13,7 @@ import mmap
 import os
 import struct
 import threading
+from pathlib import Path
 
 from headway.live.wire.protocol import (
     CLIENT_PAGE_SIZE,
@@ -135,7 +136,8 @@ class _Words:
 class Pages:
     """Both pages of one client, as the daemon sees them."""
 
-    def __init__(self) -> None:
+    def __init__(self, pid: int = 0) -> None:
+        self._pid = pid
         self.daemon_fd = self.client_fd = -1
         self._daemon = self._client = 0
         self._lease: ctypes.c_uint32 | None = None
@@ -359,13 +361,21 @@ class Pages:
             self._server.value = what
 
     @property
-    def client(self) -> ClientPage:
+    def report(self) -> ClientPage:
         """A copy of what the client says; zeros once the page is gone."""
         return parse_client_page(
             ctypes.string_at(self._client, CLIENT_PAGE_SIZE)
             if self._client
             else bytes(CLIENT_PAGE_SIZE)
         )
+
+    def is_stopped(self) -> bool:
+        """Somebody has stopped the client's process, as Ctrl-Z does."""
+        try:
+            state = Path(f"/proc/{self._pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except (OSError, IndexError):
+            return False
+        return state in ("T", "t")
 
     def close_fds(self) -> None:
         """The client has its own by now."""

@@ -2,13 +2,13 @@
 
 A holder that is more important than all who wait keeps its lease while it goes on using it, just as
 the policies' hold-off keeps an idle GPU for it; both end when somebody's patience does. When a turn
-ends, which is a lease too, is in turns.py.
+ends, which is a lease too, is in ends.py.
 """
 
 from __future__ import annotations
 
 from headway.engine.core import Engine
-from headway.live.gate.channel import Channel
+from headway.engine.turns.client import Client
 
 FASTEST_NS = 100
 """No gate is passed faster than that."""
@@ -22,48 +22,48 @@ KEEP_FROM_TURNS_NS = 500_000
 GPU back within a window."""
 
 
-def begin(channel: Channel, now_ns: int) -> None:
-    """What the channel has online is a lease, and its page says so."""
-    channel.leased, channel.revoked = True, False
-    channel.since_lease_ns = channel.booked_ns = now_ns
-    if channel.pages is None:
+def begin(client: Client, now_ns: int) -> None:
+    """What the client has online is a lease, and its page says so."""
+    client.leased, client.revoked = True, False
+    client.since_lease_ns = client.booked_ns = now_ns
+    if client.port is None:
         return
-    channel.told_ns, channel.told = now_ns, channel.pages.counts
-    channel.passed_before, _, used_ns = channel.told
-    if channel.turns:  # what they used may be said after their end: the next one pays
-        channel.jobs = channel.pages.jobs
+    client.told_ns, client.told = now_ns, client.port.counts
+    client.passed_before, _, used_ns = client.told
+    if client.turns:  # what they used may be said after their end: the next one pays
+        client.jobs = client.port.jobs
     else:
-        channel.used_before_ns = used_ns
-    if channel.task is not None and channel.task.rule.per_group:
-        channel.jobs_before = channel.pages.client.jobs
-    channel.pages.set_lease(True)
+        client.used_before_ns = used_ns
+    if client.task is not None and client.task.rule.per_group:
+        client.jobs_before = client.port.report.jobs
+    client.port.set_lease(True)
 
 
-def end(channel: Channel) -> None:
+def end(client: Client) -> None:
     """It asks again, whatever its lease was."""
-    channel.leased = channel.revoked = False
-    channel.wanted_ns = channel.keep_ns = channel.revoked_ns = None
-    if channel.pages is not None:
-        channel.pages.set_lease(False)
-        if channel.turns:
-            channel.pages.set_waits(False)
+    client.leased = client.revoked = False
+    client.wanted_ns = client.keep_ns = client.revoked_ns = None
+    if client.port is not None:
+        client.port.set_lease(False)
+        if client.turns:
+            client.port.set_waits(False)
 
 
-def tell_passed(engine: Engine, channel: Channel, now_ns: int) -> None:
+def tell_passed(engine: Engine, client: Client, now_ns: int) -> None:
     """Say what a lease was used for since this was last told. The program counts; nothing it says
     can be more than there was time for."""
-    if channel.task is None or channel.pages is None or not channel.leased:
+    if client.task is None or client.port is None or not client.leased:
         return
-    seen, before = channel.pages.counts, channel.told
-    time_ns = now_ns - channel.told_ns
+    seen, before = client.port.counts, client.told
+    time_ns = now_ns - client.told_ns
     most = (time_ns // FASTEST_NS, time_ns // FASTEST_NS, time_ns)
     grown = [max(0, min(s - b, m)) for s, b, m in zip(seen, before, most, strict=True)]
-    channel.told_ns, channel.told = now_ns, seen
+    client.told_ns, client.told = now_ns, seen
     if any(grown):
-        engine.tell("passed", channel.task, *grown, at_ns=now_ns)
+        engine.tell("passed", client.task, *grown, at_ns=now_ns)
 
 
-def patience_ends_ns(engine: Engine, holder: Channel) -> int:
+def patience_ends_ns(engine: Engine, holder: Client) -> int:
     """Until when those who wait let the holder go first: not at all if one of them is more
     important, or, unless the policy passes equals, as important."""
     task = holder.task
@@ -75,19 +75,19 @@ def patience_ends_ns(engine: Engine, holder: Channel) -> int:
     return min(g.ready_ns for g in engine.ready()) + task.policy.patience_ns
 
 
-def keep_until_ns(engine: Engine, holder: Channel, waiting: list[Channel], now_ns: int) -> int:
+def keep_until_ns(engine: Engine, holder: Client, waiting: list[Client], now_ns: int) -> int:
     """When its lease has to be looked at again: by then it is idle for the hold-off (equals are not
     held off, only passed), or the patience of the others is over."""
-    task, pages = holder.task, holder.pages
-    if task is None or pages is None:
+    task, port = holder.task, holder.port
+    if task is None or port is None:
         return now_ns
-    page = pages.client
+    page = port.report
     last_ns = max(min(page.last_ns, now_ns), holder.since_lease_ns)
     pause_ns = task.policy.holdoff_ns if engine.best_ready_rank() > task.rank else 0
-    if all(channel.turns for channel in waiting):
+    if all(client.turns for client in waiting):
         pause_ns = min(pause_ns, KEEP_FROM_TURNS_NS)
     look_ns = pause_ns or LOOK_AGAIN_NS
-    if pause_ns and not any(channel.turns for channel in waiting):
+    if pause_ns and not any(client.turns for client in waiting):
         look_ns = max(pause_ns, LOOK_LATER_NS)
     idle_ns = now_ns + look_ns if page.busy else last_ns + pause_ns
     return min(idle_ns, patience_ends_ns(engine, holder))

@@ -1,5 +1,5 @@
-"""Calm: while it is known when somebody more important comes, pieces that are over by then may be
-longer than a window. Then there are fewer gates, each of which costs a program some microseconds.
+"""While it is known when somebody more important comes, pieces that are over by then may be longer
+than a window. Then there are fewer gates, each of which costs a program some microseconds.
 
 What is known is told to the program, for only there it is known when a piece will run: it may be
 many of them ahead of the GPU. Whoever comes unexpectedly waits for such a piece at most.
@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from headway.live.gate.channel import Channel
-from headway.live.gate.habits import Habit
+from headway.engine.turns.arrivals import PeriodEstimator
+from headway.engine.turns.client import Client
 
 NOTHING = (0, 0, 0, 0)
 
 
-class Calm:
+class LongPieces:
     """Who may count on what."""
 
-    def __init__(self, channels: Collection[Channel], calm_ns: int) -> None:
-        self._channels = channels
+    def __init__(self, clients: Collection[Client], calm_ns: int) -> None:
+        self._clients = clients
         self._calm_ns = calm_ns
 
     def tell(self) -> None:
@@ -27,20 +27,20 @@ class Calm:
         has a budget, cannot tell when a piece of it will run."""
         if not self._calm_ns:
             return
-        levels: dict[int, list[Channel]] = {}
-        for channel in self._channels:
-            if channel.task is not None:
-                levels.setdefault(channel.task.priority, []).append(channel)
-        above: list[Habit | None] = []
+        levels: dict[int, list[Client]] = {}
+        for client in self._clients:
+            if client.task is not None:
+                levels.setdefault(client.task.priority, []).append(client)
+        above: list[PeriodEstimator | None] = []
         for level in sorted(levels, reverse=True):
             known = self._known_of(above)
-            for channel in levels[level]:
-                alone = len(levels[level]) == 1 and channel.task and channel.task.reserve is None
-                if channel.turns and channel.pages is not None:
-                    channel.pages.set_calm(*(known if alone else NOTHING))
-            above.extend(channel.habit for channel in levels[level])
+            for client in levels[level]:
+                alone = len(levels[level]) == 1 and client.task and client.task.reserve is None
+                if client.turns and client.port is not None:
+                    client.port.set_calm(*(known if alone else NOTHING))
+            above.extend(client.period for client in levels[level])
 
-    def _known_of(self, habits: list[Habit | None]) -> tuple[int, int, int, int]:
+    def _known_of(self, habits: list[PeriodEstimator | None]) -> tuple[int, int, int, int]:
         """How long pieces may be, when the next of these jobs begins, how much later the one after
         that, and how long it takes. Of several who come only the first is known."""
         regular = [habit for habit in habits if habit is not None and habit.soonest_ns is not None]

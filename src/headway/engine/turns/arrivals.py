@@ -31,7 +31,7 @@ step: then it is not now and then that something waits, but every few periods, a
 Longer ones would save jobs more, and cost the others a few per cent."""
 
 
-class Habit:
+class PeriodEstimator:
     """What is known of one program's jobs."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Handover: the gate of whoever is next opens when a turn is over, and where it can be, before.
+"""The gate of whoever is next opens when a turn is over, and where it can be, before.
 
 When the last work of a job is done its program has to see that, the daemon has to see it by the
 program, and then the GPU that a gate is open: for so long it has nothing to do. But it takes other
@@ -15,8 +15,8 @@ from collections.abc import Collection, Mapping
 
 from headway.engine.core import Engine
 from headway.engine.model import Task
-from headway.live.gate.channel import Channel
-from headway.live.gate.holding import HoldBack
+from headway.engine.turns.client import Client
+from headway.engine.turns.hold_back import HoldBack
 
 LEAD_NS = 300_000
 """So long before a job can be over."""
@@ -28,28 +28,28 @@ LOOK_NS = 100_000
 """How soon it is looked at again whether its program waits."""
 
 
-def tells(holder: Channel) -> bool:
+def tells(holder: Client) -> bool:
     """Whether a mark behind its job's work is of use: others may go beside the rest."""
     return holder.beside and holder.task is not None and holder.task.policy.at_once
 
 
-class Handover:
+class EarlyGate:
     """Whose gate is open before it has its turn."""
 
     def __init__(
         self,
         engine: Engine,
-        online: Collection[Channel],
-        by_task: Mapping[str, Channel],
+        online: Collection[Client],
+        by_task: Mapping[str, Client],
         back: HoldBack,
     ) -> None:
         self._engine = engine
         self._online = online
         self._by_task = by_task
         self._back = back
-        self._job: tuple[Channel, int] | None = None
+        self._job: tuple[Client, int] | None = None
         """Whose it is, and when it should be over at the latest."""
-        self._opened: Channel | None = None
+        self._opened: Client | None = None
         self.next_ns: int | None = None
         """When to look again."""
 
@@ -59,21 +59,21 @@ class Handover:
         if opened is not None and task.rank < opened.rank:
             self._close()
 
-    def job_began(self, channel: Channel, now_ns: int) -> None:
+    def job_began(self, client: Client, now_ns: int) -> None:
         """By somebody who asks for a turn; while a more important one has its, that is what is
         waited for."""
-        task, lengths_ns = channel.task, channel.habit.lengths_ns if channel.habit else None
+        task, lengths_ns = client.task, client.period.lengths_ns if client.period else None
         running = None if self._job is None else self._job[0].task
         if task is None or (
             running is not None and running is not task and running.rank < task.rank
         ):
             return
         self._job = self.next_ns = None
-        if channel.beside or not task.policy.at_once:
+        if client.beside or not task.policy.at_once:
             return
         if lengths_ns is not None and lengths_ns[0] <= SHORT_NS:
             shortest_ns, longest_ns = lengths_ns
-            self._job = channel, now_ns + longest_ns
+            self._job = client, now_ns + longest_ns
             self.next_ns = now_ns + max(shortest_ns - LEAD_NS, shortest_ns // 2)
 
     def look(self, now_ns: int, again_ns: int = LOOK_NS) -> None:
@@ -81,24 +81,24 @@ class Handover:
         yet, look again so much later."""
         if self._job is None or self.next_ns is None or now_ns < self.next_ns:
             return
-        channel, over_ns = self._job
+        client, over_ns = self._job
         if self._opened is not None or now_ns >= over_ns + LATE_NS:
             self._close()
             self._job = self.next_ns = None
-        elif channel.pages is not None and channel.pages.waiting and self._open(channel, now_ns):
+        elif client.port is not None and client.port.waiting and self._open(client, now_ns):
             self.next_ns = over_ns + LATE_NS
         else:
             self.next_ns = now_ns + again_ns
 
-    def nears_end(self, channel: Channel, now_ns: int) -> None:
+    def nears_end(self, client: Client, now_ns: int) -> None:
         """The GPU has done its work, and its program is about to see that."""
-        if self._opened is None and tells(channel) and self._open(channel, now_ns):
-            self._job, self.next_ns = (channel, now_ns), now_ns + LATE_NS
+        if self._opened is None and tells(client) and self._open(client, now_ns):
+            self._job, self.next_ns = (client, now_ns), now_ns + LATE_NS
 
-    def job_over(self, channel: Channel, now_ns: int) -> None:
+    def job_over(self, client: Client, now_ns: int) -> None:
         """Who is next is decided on after this; mostly it is plain."""
         if self._opened is None:
-            self._open(channel, now_ns)
+            self._open(client, now_ns)
         self._job = self.next_ns = None
 
     def decided(self) -> None:
@@ -108,20 +108,20 @@ class Handover:
         elif self._job is None:
             self._close()
 
-    def _open(self, channel: Channel, now_ns: int) -> bool:
+    def _open(self, client: Client, now_ns: int) -> bool:
         """For the first who waits while this one is alone on the GPU."""
         entries = self._engine.queue.entries
-        if not entries or len(self._online) != 1 or channel not in self._online:
+        if not entries or len(self._online) != 1 or client not in self._online:
             return False
         first = self._by_task[entries[0][3].task.name]
-        if not first.turns or first.pages is None:
+        if not first.turns or first.port is None:
             return False
         self._back.hold(first, now_ns)
-        first.pages.open_early()
+        first.port.open_early()
         self._opened = first
         return True
 
     def _close(self) -> None:
-        if self._opened is not None and self._opened.pages is not None and not self._opened.leased:
-            self._opened.pages.set_lease(False)
+        if self._opened is not None and self._opened.port is not None and not self._opened.leased:
+            self._opened.port.set_lease(False)
         self._opened = None

@@ -12,12 +12,11 @@ it has used: the rest of a budget is lost with its period, so time must not be c
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from pathlib import Path
 
 from headway.engine.core import Engine
 from headway.engine.model import Task
-from headway.live.gate.channel import Channel
-from headway.live.wire.pages import Pages
+from headway.engine.turns.client import Client
+from headway.engine.turns.port import Port
 
 SLICE_NS = 8_000_000
 """For how long equals do not take turns from each other: changing hands costs some 0.1 ms."""
@@ -46,7 +45,7 @@ HANGING_NS = 10_000_000_000
 """The same for one that waits for its work, which then may never be done."""
 
 
-def ends_ns(engine: Engine, holder: Channel, now_ns: int) -> int | None:
+def ends_ns(engine: Engine, holder: Client, now_ns: int) -> int | None:
     """When the holder's turn is over, as far as can be said now; a time that has come: now."""
     times = []
     left_ns = budget_left_ns(holder, now_ns)
@@ -57,20 +56,20 @@ def ends_ns(engine: Engine, holder: Channel, now_ns: int) -> int | None:
     return min(times, default=None)
 
 
-def _wanted_ns(engine: Engine, holder: Channel, now_ns: int) -> int:
-    task, pages = holder.task, holder.pages
-    if task is None or pages is None:
+def _wanted_ns(engine: Engine, holder: Client, now_ns: int) -> int:
+    task, port = holder.task, holder.port
+    if task is None or port is None:
         return now_ns
     best_rank = engine.best_ready_rank()
-    if best_rank < task.rank or (task.rule.per_group and pages.client.jobs != holder.jobs_before):
+    if best_rank < task.rank or (task.rule.per_group and port.report.jobs != holder.jobs_before):
         return now_ns  # or its rank was that of a job that is over: it asks again
     equal = best_rank == task.rank
     slice_ns = holder.since_lease_ns + _slice_ns(engine, task)
-    if not pages.busy:
-        if (pages.passed, pages.jobs) == (holder.passed_before, holder.jobs):
+    if not port.busy:
+        if (port.passed, port.jobs) == (holder.passed_before, holder.jobs):
             # it may not have woken up yet
             return holder.since_lease_ns + WAKE_NS
-        return min(slice_ns, pages.last_ns + PAUSE_NS) if equal else now_ns
+        return min(slice_ns, port.last_ns + PAUSE_NS) if equal else now_ns
     if equal:
         return slice_ns if slice_ns <= now_ns else min(slice_ns, now_ns + PAUSE_NS)
     return now_ns if is_over(holder, now_ns) else now_ns + LOOK_NS
@@ -85,7 +84,7 @@ def _slice_ns(engine: Engine, task: Task) -> int:
     return max(SLICE_NS, shortest_ns // SLICES)
 
 
-def is_wanted(engine: Engine, holder: Channel, online: Collection[Channel]) -> bool:
+def is_wanted(engine: Engine, holder: Client, online: Collection[Client]) -> bool:
     """Whether the holder should say that it is done: equals wait for its slice to be over. Somebody
     beside it whose turn was taken back will want it again."""
     if holder.task is None:
@@ -95,52 +94,52 @@ def is_wanted(engine: Engine, holder: Channel, online: Collection[Channel]) -> b
     return engine.best_ready_rank() != holder.task.rank
 
 
-def will_ask(holder: Channel) -> bool:
+def will_ask(holder: Client) -> bool:
     """Its turn was taken back, and more of its work waits: the next one is asked for when what is
     on the GPU is done, and not before, whatever its program says meanwhile."""
-    return holder.revoked and holder.turns and holder.pages is not None and holder.pages.pending
+    return holder.revoked and holder.turns and holder.port is not None and holder.port.pending
 
 
-def goes_again(channel: Channel) -> bool:
+def goes_again(client: Client) -> bool:
     """It asked for a turn that it has by now, and does not wait for an answer. One whose lease was
     closed in advance may have asked because of that."""
-    pages = channel.pages
-    if pages is None or not pages.gated or not pages.shows_lease:
+    port = client.port
+    if port is None or not port.gated or not port.shows_lease:
         return False
-    return channel.leased and not channel.revoked
+    return client.leased and not client.revoked
 
 
-def has_stopped(holder: Channel, now_ns: int) -> bool:
+def has_stopped(holder: Client, now_ns: int) -> bool:
     """A turn was taken back, what was on the GPU is done, and more waits. The first two looks are
     quick, and mostly enough to see that it is not so."""
-    if not will_ask(holder) or holder.pages is None or holder.pages.trails:
+    if not will_ask(holder) or holder.port is None or holder.port.trails:
         return False
     return not drains(holder, now_ns)
 
 
-def budget_left_ns(holder: Channel, now_ns: int) -> int | None:
+def budget_left_ns(holder: Client, now_ns: int) -> int | None:
     """What is left of its reserve, if it has one, after what it would be charged now for this turn,
     and was not charged for yet: what it says it used, which may come late, as far as there was time
     for it, and at least the time for which others had to wait for it."""
-    task, pages = holder.task, holder.pages
-    if task is None or pages is None or task.reserve is None:
+    task, port = holder.task, holder.port
+    if task is None or port is None or task.reserve is None:
         return None
     charged_ns = 0 if holder.group is None else holder.group.charged_ns
     waited_ns = 0 if holder.wanted_ns is None else now_ns - holder.wanted_ns
-    said_ns = min(pages.used_ns - holder.used_before_ns, now_ns - holder.since_lease_ns)
+    said_ns = min(port.used_ns - holder.used_before_ns, now_ns - holder.since_lease_ns)
     used_ns = max(said_ns, waited_ns) - charged_ns
     return max(0, task.reserve.budget_ns - max(0, used_ns))
 
 
-def _is_left(holder: Channel) -> bool:
+def _is_left(holder: Client) -> bool:
     """It has used nothing since the last period of its reserve ended: it asks again."""
-    pages = holder.pages
-    if pages is None or pages.busy:
+    port = holder.port
+    if port is None or port.busy:
         return False
-    return holder.booked_ns > max(holder.since_lease_ns, pages.last_ns)
+    return holder.booked_ns > max(holder.since_lease_ns, port.last_ns)
 
 
-def period_ends_ns(holder: Channel) -> int | None:
+def period_ends_ns(holder: Client) -> int | None:
     """When the period of its reserve ends in which its turn is not charged for yet."""
     if not (holder.turns and holder.leased) or holder.task is None or holder.task.reserve is None:
         return None
@@ -149,7 +148,7 @@ def period_ends_ns(holder: Channel) -> int | None:
     return reserve.anchor_ns + (before + 1) * reserve.period_ns
 
 
-def ended_ns(holder: Channel, now_ns: int) -> list[int]:
+def ended_ns(holder: Client, now_ns: int) -> list[int]:
     """The ends of periods that its turn is to be charged until: the first, and, if that was long
     ago, the last, for nobody can say how it was between them."""
     first_ns = period_ends_ns(holder)
@@ -161,60 +160,60 @@ def ended_ns(holder: Channel, now_ns: int) -> list[int]:
     return [first_ns, first_ns + late_ns] if late_ns else [first_ns]
 
 
-def used_by_now_ns(holder: Channel, lasted_ns: int) -> int:
+def used_by_now_ns(holder: Client, lasted_ns: int) -> int:
     """What it has used of a turn that lasted so long: what it says, and what is on the GPU now, for
     it says what work took when that is done. That has been there for no longer than the rest of the
     turn, and probably not for longer than a window or a piece of its work takes."""
-    pages = holder.pages
-    if pages is None:
+    port = holder.port
+    if port is None:
         return 0
-    page = pages.client
+    page = port.report
     said_ns = max(0, page.used_ns - holder.used_before_ns)
     if not page.drains:
         return said_ns
     pieces = max(1, page.passed - holder.passed_before - 1)
     piece_ns = page.piece_ns if page.gated else said_ns // pieces
-    flight_ns = max(piece_ns, pages.window_ns) if said_ns else lasted_ns
+    flight_ns = max(piece_ns, port.window_ns) if said_ns else lasted_ns
     return max(said_ns, min(lasted_ns, said_ns + flight_ns))
 
 
-def drains(holder: Channel, now_ns: int) -> bool:
+def drains(holder: Client, now_ns: int) -> bool:
     """Whether something of a turn that was taken back is on the GPU still, or may be. Of a piece to
     which the program may add more no mark tells; that it is over by now is a prediction. So it is
     of work in no piece while pieces wait, for its mark may stand behind one of those."""
-    if holder.pages is None:
+    if holder.port is None:
         return False
-    page = holder.pages.client
+    page = holder.port.report
     if not page.drains or page.runs:
         return page.drains
-    if (page.unmarked or page.marked) and not holder.pages.pending:
+    if (page.unmarked or page.marked) and not holder.port.pending:
         return True
-    likely_ns = max(holder.pages.window_ns, page.piece_ns) * 5 // 4 + TRAIL_NS
+    likely_ns = max(holder.port.window_ns, page.piece_ns) * 5 // 4 + TRAIL_NS
     return holder.revoked_ns is not None and now_ns < holder.revoked_ns + likely_ns
 
 
-def set_at_once(turners: Iterable[Channel], online: Collection[Channel]) -> None:
+def set_at_once(turners: Iterable[Client], online: Collection[Client]) -> None:
     """Tell those who could go at once whether they may, before they ask."""
-    for channel in turners:
-        task, pages = channel.task, channel.pages
-        if task is None or pages is None or not task.policy.at_once:
+    for client in turners:
+        task, port = client.task, client.port
+        if task is None or port is None or not task.policy.at_once:
             continue
         funded = task.reserve is None or task.reserve.budget_ns > 0
         first = all(c.task is None or c.task.rank > task.rank for c in online)
-        pages.set_at_once(funded and first and channel not in online)
+        port.set_at_once(funded and first and client not in online)
 
 
-def rests(channel: Channel, pages: Pages) -> bool:
+def rests(client: Client, port: Port) -> bool:
     """Of one that is not busy: whether it was, and somebody waits for it or for nothing."""
-    if channel.leased:
-        return pages.jobs != channel.jobs and (channel.revoked or pages.wanted)
-    return channel.task is not None and channel.task.waiting is not None and not channel.asked
+    if client.leased:
+        return port.jobs != client.jobs and (client.revoked or port.wanted)
+    return client.task is not None and client.task.waiting is not None and not client.asked
 
 
-def is_over(holder: Channel, now_ns: int) -> bool:
+def is_over(holder: Client, now_ns: int) -> bool:
     """No sign of life for a while, whether the process is stopped or has nothing to do."""
-    assert holder.pages is not None
-    page = holder.pages.client
+    assert holder.port is not None
+    page = holder.port.report
     seen = (page.passed, page.used_ns, page.jobs, page.pieces)
     if seen != holder.progress:
         holder.progress, holder.progress_ns = seen, now_ns
@@ -222,12 +221,4 @@ def is_over(holder: Channel, now_ns: int) -> bool:
     quiet_ns = HANGING_NS if page.waiting else QUIET_NS
     if page.passed and still_ns >= quiet_ns:  # who never counts what it sends says when it is done
         return True
-    return still_ns >= STALLED_NS and _is_stopped(holder.peer.pid)
-
-
-def _is_stopped(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
-        return False
-    return state in ("T", "t")
+    return still_ns >= STALLED_NS and holder.port.is_stopped()

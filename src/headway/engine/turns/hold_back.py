@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from headway.live.gate.channel import Channel
-from headway.live.gate.habits import Habit
+from headway.engine.turns.arrivals import PeriodEstimator
+from headway.engine.turns.client import Client
 
 LONG_NS = 1_000_000
 """Shorter pieces are over before they matter; so are those of less than two windows."""
@@ -25,26 +25,26 @@ SPARED = 4
 class HoldBack:
     """Who is held back, and when that has to be looked at again."""
 
-    def __init__(self, turners: Collection[Channel], online: Collection[Channel]) -> None:
+    def __init__(self, turners: Collection[Client], online: Collection[Client]) -> None:
         self._turners = turners
         self._online = online
         self.next_ns: int | None = None
         """As of the last review: when somebody has to be held back, or no longer."""
 
-    def asked(self, channel: Channel, now_ns: int) -> bool:
+    def asked(self, client: Client, now_ns: int) -> bool:
         """It asks for a turn: does a job begin, or is it in the middle of one?"""
-        if not channel.turns or channel.pages is None or channel.job == channel.pages.jobs:
+        if not client.turns or client.port is None or client.job == client.port.jobs:
             return False
-        channel.job = channel.pages.jobs
-        channel.habit = channel.habit or Habit()
-        channel.habit.began(now_ns)
+        client.job = client.port.jobs
+        client.period = client.period or PeriodEstimator()
+        client.period.began(now_ns)
         return True
 
-    def rests(self, channel: Channel, now_ns: int) -> None:
+    def rests(self, client: Client, now_ns: int) -> None:
         """The job is over."""
-        if channel.job is not None and channel.habit is not None:
-            channel.habit.ended(now_ns)
-        channel.job = None
+        if client.job is not None and client.period is not None:
+            client.period.ended(now_ns)
+        client.job = None
 
     def review(self, now_ns: int) -> None:
         """Close and open the gates of those who have the GPU."""
@@ -52,10 +52,10 @@ class HoldBack:
         times = [self.hold(holder, now_ns) for holder in holders]
         self.next_ns = min((time for time in times if time is not None), default=None)
 
-    def hold(self, holder: Channel, now_ns: int) -> int | None:
+    def hold(self, holder: Client, now_ns: int) -> int | None:
         """Let its pieces begin under its lease, or not; when to look again, if ever."""
-        pages = holder.pages
-        if pages is None:
+        port = holder.port
+        if port is None:
             return None
         expected = list(self._expected(holder)) if _is_long(holder) else []
         here = [times for times in expected if times[0] <= now_ns < times[1]]
@@ -63,30 +63,30 @@ class HoldBack:
             _, holder.held_until_ns, lead_ns = here[0]
             holder.spared_ns = holder.held_until_ns + SPARED * lead_ns
         held = bool(here) and now_ns < holder.held_until_ns
-        pages.hold_back(held)
+        port.hold_back(held)
         if held:
             return min(holder.held_until_ns, max(until_ns for _, until_ns, _ in here))
         return min((since_ns for since_ns, _, _ in expected if since_ns > now_ns), default=None)
 
-    def _expected(self, holder: Channel) -> Iterator[tuple[int, int, int]]:
+    def _expected(self, holder: Client) -> Iterator[tuple[int, int, int]]:
         """From when until when more important ones are, that are not there yet, and the lead."""
-        for channel in self._turners:
-            if channel.habit is not None and _may_take_turn_of(holder, channel):
-                times = channel.habit.expected_ns
-                if channel not in self._online and times is not None:
-                    yield *times, channel.habit.lead_ns
+        for client in self._turners:
+            if client.period is not None and _may_take_turn_of(holder, client):
+                times = client.period.expected_ns
+                if client not in self._online and times is not None:
+                    yield *times, client.period.lead_ns
 
 
-def _is_long(holder: Channel) -> bool:
+def _is_long(holder: Client) -> bool:
     """Its pieces are, or were when it last had some: between two jobs it is at rest for a moment,
     and must not begin with the next one then either. Those that are long because nobody is due are
     over by then."""
-    pages = holder.pages
-    assert pages is not None
-    return pages.piece_ns > max(2 * pages.window_ns, pages.calm_ns, LONG_NS)
+    port = holder.port
+    assert port is not None
+    return port.piece_ns > max(2 * port.window_ns, port.calm_ns, LONG_NS)
 
 
-def _may_take_turn_of(holder: Channel, other: Channel) -> bool:
+def _may_take_turn_of(holder: Client, other: Client) -> bool:
     """Whether it would if it came now, and does not wait for that already."""
     if holder.task is None or other.task is None or not other.turns:
         return False

@@ -1,0 +1,450 @@
+"""The arbiter: drives the engine by what programs at the gate say. No sockets here, only times.
+
+A lease is an online group of the engine that lasts until it is taken back: while nobody else wants
+the GPU, its holder passes its gate without asking. When somebody does, the lease is taken from the
+page first and the holder's page is read after that; a holder that was about to go does it the other
+way round, so one of the two notices the other.
+
+What is on the GPU and what it costs is in online.py; how long a lease is kept in leases.py, and of
+programs that take turns in ends.py; how long ones are held back for regular jobs in hold_back.py,
+and when pieces may be long in long_pieces.py; how a gate opens before its turn in early_gate.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from headway.engine.core import Engine
+from headway.engine.model import Group, Lease
+from headway.engine.predictors import Signature
+from headway.engine.turns import early_gate, ends, leases
+from headway.engine.turns.client import Client
+from headway.engine.turns.early_gate import EarlyGate
+from headway.engine.turns.hold_back import HoldBack
+from headway.engine.turns.long_pieces import LongPieces
+from headway.engine.turns.online import Online
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How long things may take."""
+
+    hold_ns: int = 60_000_000
+    """A group loses the GPU after others have waited for it for this long."""
+    leases: bool = True
+    """Whether a program may pass without asking at all; without, every group is asked for."""
+    tick_ns: int | None = None
+    """Decide only at multiples of this, as GERM does (TimeGraph §6.5); None: at every event."""
+    calm_ns: int = 0
+    """How long pieces may be that are over when somebody more important is due."""
+
+
+class Arbiter:
+    """One GPU and the clients that share it."""
+
+    def __init__(self, engine: Engine, grant: Callable[[Any], None], bounds: Bounds) -> None:
+        """`grant` is called with a client that waits to hear that it may go."""
+        self.engine = engine
+        self.bounds = bounds
+        self._grant = grant
+        self._by_task: dict[str, Client] = {}
+        self.online = Online(engine, bounds.hold_ns)
+        self._turners: dict[Client, None] = {}
+        """Clients that take turns."""
+        self._back = HoldBack(self._turners, self.online.clients)
+        self._early_gate = EarlyGate(engine, self.online.clients, self._by_task, self._back)
+        self._long_pieces = LongPieces(self._by_task.values(), bounds.calm_ns)
+        self._looking = False
+        self._due_ns: int | None = None
+        """The tick at which what has changed is decided on."""
+        self.grants = 0
+        self.leases = 0
+
+    def add(self, client: Client) -> None:
+        if client.task is not None:
+            self._by_task[client.task.name] = client
+
+    def remove(self, client: Client, now_ns: int) -> None:
+        """The program is gone, wherever it was; nobody may wait for it."""
+        task = client.task
+        if task is None:
+            return
+        self.online.settle(now_ns)
+        self._by_task.pop(task.name, None)
+        self._turners.pop(client, None)
+        self.online.end(client, now_ns)
+        self.engine.advance(now_ns)
+        self.engine.remove_task(task, now_ns)
+        client.task = None
+        self.decide(now_ns)
+
+    def changed(self) -> None:
+        """Who is there, or how important they are."""
+        self._long_pieces.tell()
+
+    def asked(self, client: Client, seq: int, signature: Signature, ask: int, now_ns: int) -> None:
+        """The program asks for its group with this number. `ask`: which of its port's `asks` it is,
+        if the program does not wait for the answer; else 0."""
+        self.online.settle(now_ns)
+        if ask and client.turns and ask == client.asks:
+            return  # it was seen before it was heard
+        if not (ask and ends.will_ask(client)):
+            client.asks = ask or client.asks
+            if ask and ends.goes_again(client):
+                self._job_asks(client, now_ns)
+                return
+            self._close_gates(client)
+            client.asked, client.seq = True, seq
+            self._submit(client, signature, now_ns)
+        self._job_asks(client, now_ns)
+        self.decide(now_ns)
+
+    def completed(self, client: Client, seq: int, now_ns: int, *, frame: bool) -> None:
+        """The group that was granted is done."""
+        self.online.settle(now_ns)
+        # Else it lost the GPU meanwhile, and was charged then.
+        if client in self.online.clients and not client.leased and seq == client.seq:
+            if client.group is not None:
+                client.group.frame = frame
+            self.online.end(client, now_ns)
+            self.engine.advance(now_ns)
+            self._maybe_lease(client, now_ns)
+        self.decide(now_ns)
+
+    def released(self, client: Client, now_ns: int, *, rests: bool) -> None:
+        """The program no longer uses its lease, and, if it `rests`, has nothing more to do."""
+        self.online.settle(now_ns)
+        self._released(client, now_ns, rests=rests)
+        self.decide(now_ns)
+
+    def withdrew(self, client: Client, seq: int, now_ns: int) -> None:
+        """The program went without its grant, which may be on its way."""
+        self.online.settle(now_ns)
+        if seq == client.seq and not client.leased:  # else it is about another group: too late
+            if client in self.online.clients:
+                self.online.end(client, now_ns)
+            elif client.task is not None and client.task.waiting is not None:
+                self._withdraw(client, now_ns)
+        self.decide(now_ns)
+
+    def takes_turns(self, client: Client, now_ns: int) -> None:
+        """A grant is a lease to this program, which says when it is done with it."""
+        self.online.settle(now_ns)
+        client.turns = client not in self.online.clients
+        self._turners[client] = None
+        if client.port is not None:
+            client.port.set_looks(self._looking)
+        self.decide(now_ns)
+
+    # -- looking -----------------------------------------------------------------------------
+
+    def look(self, on: bool, now_ns: int) -> None:
+        """From now on `glance` is called all the time, or, after this, no more."""
+        if on == self._looking:
+            return
+        self._looking = on
+        for client in self._turners:
+            if client.port is not None:
+                client.port.set_looks(on)
+        if not on:
+            self.glance(now_ns)
+
+    def glance(self, now_ns: int) -> bool:
+        """What programs say by their port alone: saying it in a message would cost the important
+        ones more than the rest of it. Whether somebody said something."""
+        changed = False
+        self._early_gate.look(now_ns, 0)
+        for client in list(self._turners):
+            port = client.port
+            if port is None or client.task is None:
+                continue
+            asks, busy = port.asks, port.busy
+            if asks != client.asks and ends.goes_again(client):
+                client.asks = asks
+                self._job_asks(client, now_ns)
+            elif asks != client.asks and busy and not ends.will_ask(client):
+                client.asks, changed = asks, True
+                self.online.settle(now_ns)
+                self._close_gates(client)
+                self._submit(client, 0, now_ns)
+                self._job_asks(client, now_ns)
+            elif not busy and ends.rests(client, port):
+                client.asks, changed = asks, True
+                if self.bounds.tick_ns is None:  # first: the GPU may have nothing to do
+                    self._early_gate.job_over(client, now_ns)
+                self.online.settle(now_ns)
+                self._released(client, now_ns, rests=True)
+            elif ends.has_stopped(client, now_ns):
+                changed = True
+            elif busy and port.nears_end:
+                self._early_gate.nears_end(client, now_ns)
+        if changed:
+            self.decide(now_ns)
+        return changed
+
+    # -- groups ------------------------------------------------------------------------------
+
+    def _close_gates(self, client: Client) -> None:
+        """The gates of less important turns close before anything else is done: every microsecond
+        counts that they go on. The decision itself comes to the same."""
+        task = client.task
+        if task is None or (task.reserve is not None and task.reserve.budget_ns <= 0):
+            return
+        self._early_gate.asked(task)
+        for holder in self.online.clients:
+            less = holder.task is not None and holder.task.rank > task.rank
+            if less and holder.turns and holder.leased and holder.port is not None:
+                holder.port.set_lease(False)
+
+    def _job_asks(self, client: Client, now_ns: int) -> None:
+        if self._back.asked(client, now_ns):
+            self._long_pieces.tell()
+            if self.bounds.tick_ns is None:
+                self._early_gate.job_began(client, now_ns)
+
+    def _submit(self, client: Client, said: Signature, now_ns: int) -> None:
+        task = client.task
+        assert task is not None
+        # Whatever was online is over: a program sends one group at a time, and asks under a lease
+        # only if it could not see it yet.
+        self.online.end(client, now_ns)
+        if task.waiting is not None:
+            self.engine.withdraw(task, now_ns)
+        self.engine.advance(now_ns)
+        # Equal hashes of different programs are different groups.
+        signature = (*client.owner, said)
+        deadline_ns = None if client.deadline_ns is None else now_ns + client.deadline_ns
+        group = Group(task, client.index, deadline_ns=deadline_ns, signature=signature)
+        client.index += 1
+        client.group = group
+        self.engine.submit(group, now_ns)
+        if client.turns and client.port is not None:
+            client.port.set_waits(True)
+
+    def _released(self, client: Client, now_ns: int, *, rests: bool) -> None:
+        task = client.task
+        assert task is not None
+        if client.turns and task.waiting is not None:
+            if client.port is not None and client.port.busy:
+                return  # it says so of the turn before
+            # It had begun with the asking, and was done before the answer.
+            self._withdraw(client, now_ns)
+        if client.turns and rests:
+            self._part_beside(client, now_ns)
+            if self.bounds.tick_ns is None:
+                self._early_gate.job_over(client, now_ns)
+        if client.leased:
+            self._part(client, now_ns)
+        if not client.turns or task.waiting is not None:  # or it has begun again meanwhile
+            return
+        if rests:
+            self._back.rests(client, now_ns)
+            self.engine.rest(task, now_ns)
+            self.engine.advance(now_ns)
+            self._maybe_lease(client, now_ns)
+
+    def _withdraw(self, client: Client, now_ns: int) -> None:
+        """It waits no longer; if it does after all, it has to say so."""
+        assert client.task is not None
+        self.engine.withdraw(client.task, now_ns)
+        client.group = None
+        if client.turns and client.port is not None:
+            client.port.set_waits(False)
+
+    def decide(self, now_ns: int) -> None:
+        """Something has changed: that is decided on now, or, where there are ticks, at the next."""
+        if self.bounds.tick_ns is None:
+            self.pump(now_ns)
+        elif self._due_ns is None:
+            self._due_ns = self._on_tick_ns(now_ns + 1)
+
+    def _on_tick_ns(self, time_ns: int) -> int:
+        """The first instant from `time_ns` on at which decisions are taken."""
+        return time_ns if self.bounds.tick_ns is None else time_ns + -time_ns % self.bounds.tick_ns
+
+    def pump(self, now_ns: int) -> None:
+        """Take decisions until none changes anything. Budgets are brought up to date first: a
+        message may have been read before the timer that was due."""
+        self._due_ns = None
+        self.online.settle(now_ns)
+        self.engine.advance(now_ns)
+        for holder in [c for c in self.online.clients if c.leased]:
+            self._review(holder, now_ns)
+        group = self.engine.dispatch(now_ns)
+        while group is not None:
+            self._let_go(group, now_ns)
+            group = self.engine.dispatch(now_ns)
+        self._early_gate.decided()
+        self.online.set_bounds(now_ns)
+        ends.set_at_once(self._turners, self.online.clients)
+        if self.bounds.tick_ns is None:
+            self._back.review(now_ns)
+
+    def _review(self, holder: Client, now_ns: int) -> None:
+        """May this lease be kept, and until when?"""
+        wanted = bool(self.engine.queue.entries)
+        if holder.turns:
+            self._want(holder, wanted, now_ns)
+        if holder.revoked:
+            if holder.turns and not ends.drains(holder, now_ns):
+                self._part(holder, now_ns)
+            return
+        if holder.turns:
+            holder.keep_ns = ends.ends_ns(self.engine, holder, now_ns)
+        elif wanted:
+            holder.keep_ns = leases.keep_until_ns(self.engine, holder, self._waiting(), now_ns)
+        else:
+            holder.keep_ns = None
+        if holder.keep_ns is not None and now_ns >= holder.keep_ns:
+            self._revoke(holder, now_ns)
+        elif holder.turns and holder.port is not None:
+            holder.port.keep_lease()
+
+    def _want(self, holder: Client, wanted: bool, now_ns: int) -> None:
+        if wanted and holder.wanted_ns is None:
+            holder.wanted_ns = now_ns
+        elif not wanted:
+            holder.wanted_ns = None
+        if holder.port is not None:
+            on = ends.is_wanted(self.engine, holder, self.online.clients)
+            seen = self._looking and self.bounds.tick_ns is None
+            holder.port.set_wanted(on, marks=seen and early_gate.tells(holder))
+
+    def _let_go(self, group: Group, now_ns: int) -> None:
+        """The engine decided; tell the program."""
+        client = self._by_task[group.task.name]
+        self.online.go(client, now_ns)
+        if client.turns:
+            self._lend(client, now_ns)
+        client.groups += 1
+        self.grants += 1
+        if client.asked:
+            client.asked = False
+            self._grant(client)
+
+    def tick(self, now_ns: int) -> None:
+        """Timers: replenishments, policies, and groups that take too long."""
+        if self._back.next_ns is not None and now_ns >= self._back.next_ns:
+            self._back.review(now_ns)  # first: a long piece that begins meanwhile is not held back
+        self._early_gate.look(now_ns)
+        self.online.settle(now_ns)
+        if self.engine.queue.entries:
+            for client in list(self.online.clients):
+                if client.bound_ns is not None and now_ns >= client.bound_ns:
+                    client.overdue += 1
+                    self._part(client, now_ns)
+        self.pump(now_ns)
+
+    def next_timer_ns(self) -> int | None:
+        """When `tick` has something to do."""
+        online = self.online.clients
+        times = [self._due_ns, self._back.next_ns]
+        if not self._looking:  # else it is looked at with the port
+            times.append(self._early_gate.next_ns)
+        times.append(self.engine.next_timer_ns())
+        times.extend(c.keep_ns for c in online if c.leased and not c.revoked)
+        times.extend(ends.period_ends_ns(c) for c in online)
+        wanted = bool(self.engine.queue.entries)
+        if wanted:
+            times.extend(client.bound_ns for client in online)
+        drains = [c for c in online if c.turns and c.revoked]
+        if drains and wanted:
+            look_ns = ends.DRAIN_SPIN_NS if self._looking else ends.DRAIN_NS
+            times.append(self.engine.now_ns + look_ns)
+        elif len(online) > 1 and any(ends.will_ask(c) for c in drains):
+            times.append(self.engine.now_ns + ends.DRAIN_NS)
+        elif any(c.port is not None and c.port.gated for c in drains):  # it may say nothing
+            times.append(self.engine.now_ns + ends.DRAIN_ALONE_NS)
+        soonest_ns = min((time for time in times if time is not None), default=None)
+        return None if soonest_ns is None else self._on_tick_ns(soonest_ns)
+
+    def _part(self, holder: Client, now_ns: int) -> None:
+        """A turn that was taken back is over. What waits on the GPU for the next one asks for it:
+        its program may have nothing to say for long. One that gets nothing done has to say
+        something first, or turn after turn would be its own."""
+        self.online.end(holder, now_ns)
+        port = holder.port
+        if not holder.turns or port is None or not port.pending:
+            return
+        if port.asks != holder.asks or not ends.is_over(holder, now_ns):
+            holder.asks = port.asks
+            self._submit(holder, 0, now_ns)
+
+    def _part_beside(self, client: Client, now_ns: int) -> None:
+        """Turns that were taken back for this one's job, which went beside them and is over. What
+        is left of them is on the GPU in any case, and nobody needs to wait for its end, unless
+        somebody more important does."""
+        for other in list(self.online.clients):
+            if other is client or not (other.revoked and other.turns) or other.task is None:
+                continue
+            if self.engine.queue.entries and self.engine.best_ready_rank() < other.task.rank:
+                continue
+            if other.port is not None and other.port.gated:
+                self._part(other, now_ns)
+
+    # -- leases ------------------------------------------------------------------------------
+
+    def _maybe_lease(self, client: Client, now_ns: int) -> None:
+        """Nobody else wants the GPU, or nobody as important: whoever used it last may go on
+        without asking."""
+        task, port = client.task, client.port
+        if task is None or port is None or self.online.clients or not self.bounds.leases:
+            return
+        if self.bounds.tick_ns is not None:  # a decision, and this is between two ticks
+            return
+        if client.serves or (task.reserve is not None and not client.turns):
+            return
+        if self.engine.queue.entries:
+            if client.turns or self.engine.best_ready_rank() <= task.rank:
+                return
+            if leases.patience_ends_ns(self.engine, client) <= now_ns:
+                return
+        client.group = Lease(task, client.index)
+        client.index += 1
+        self.engine.submit(client.group, now_ns)
+        decided = self.engine.dispatch(now_ns)
+        if decided is not client.group:  # its policy lets it wait, or another one's comes first
+            self.engine.withdraw(task, now_ns)
+            client.group = None
+            if decided is not None:
+                self._let_go(decided, now_ns)
+            return
+        self.online.go(client, now_ns)
+        self._lend(client, now_ns)
+
+    def _lend(self, client: Client, now_ns: int) -> None:
+        """What the client has online is a lease."""
+        self.leases += 1
+        if client.turns and self.bounds.tick_ns is None:
+            self._back.hold(client, now_ns)
+        leases.begin(client, now_ns)
+        if client.turns:
+            self._want(client, bool(self.engine.queue.entries), now_ns)
+            client.keep_ns = ends.ends_ns(self.engine, client, now_ns)
+
+    def take_back(self, client: Client, now_ns: int) -> None:
+        """Its circumstances changed, say by a reserve: it must ask for every group again. A new
+        reserve has no periods that are over."""
+        client.booked_ns = max(client.booked_ns, now_ns)
+        if client.leased and not client.revoked:
+            self._revoke(client, now_ns)
+
+    def _revoke(self, holder: Client, now_ns: int) -> None:
+        """Take a lease back. If its holder is not using it, that is all; else it will say so."""
+        port = holder.port
+        if port is not None:
+            port.set_lease(False)
+        holder.revoked, holder.revoked_ns = True, now_ns
+        self.online.bound(holder, now_ns)
+        if port is None or not port.busy:
+            # Its hold-off is over with the lease; a GPU of its own is not to wait for it once more.
+            rests = holder.turns or any(client.turns for client in self._waiting())
+            self.online.end(holder, now_ns)
+            if rests and holder.task is not None:
+                self.engine.rest(holder.task, now_ns)
+
+    def _waiting(self) -> list[Client]:
+        """Those who could go now."""
+        return [self._by_task[group.task.name] for group in self.engine.ready()]

@@ -1,0 +1,166 @@
+"""Ports: what can be read of a program at the gate, and what is published to it.
+
+The live daemon's ports are pages of memory that a program and the daemon share; the simulator's are
+simulated programs. What a program says is a hint: it may say anything.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+
+class Report(Protocol):
+    """A copy of all that a program says, made at one instant."""
+
+    @property
+    def busy(self) -> bool:
+        """Something went to the GPU under a lease, and may still be there."""
+
+    @property
+    def passed(self) -> int:
+        """Groups that went under leases so far."""
+
+    @property
+    def used_ns(self) -> int:
+        """GPU time of these groups."""
+
+    @property
+    def last_ns(self) -> int:
+        """When the last of its work was done."""
+
+    @property
+    def jobs(self) -> int:
+        """How often all of its work was done, and the program has seen that."""
+
+    @property
+    def misses(self) -> int: ...
+
+    @property
+    def gated(self) -> bool:
+        """Its work waits on the GPU itself for the gate to open."""
+
+    @property
+    def waiting(self) -> bool:
+        """A thread of the program waits for the GPU."""
+
+    @property
+    def unmarked(self) -> bool:
+        """Work went whose end nothing tells."""
+
+    @property
+    def marked(self) -> bool:
+        """Work went that a mark stands behind, and the GPU has not written that mark yet."""
+
+    @property
+    def piece_ns(self) -> int:
+        """How long the piece takes to which work was added last, as predicted."""
+
+    @property
+    def pieces(self) -> bytes:
+        """Of each stream how many pieces were given, ended, begun and done; to compare."""
+
+    @property
+    def drains(self) -> bool:
+        """The program uses the GPU, or may."""
+
+    @property
+    def runs(self) -> bool:
+        """Pieces are on the GPU to which nothing more is added."""
+
+
+class Port(Protocol):
+    """One program's end of the gate."""
+
+    # -- read --------------------------------------------------------------------------------
+
+    @property
+    def report(self) -> Report: ...
+
+    # The same, each without copying the rest.
+
+    @property
+    def busy(self) -> bool: ...
+    @property
+    def asks(self) -> int:
+        """Turns the program has asked for without waiting for the answer."""
+
+    @property
+    def jobs(self) -> int: ...
+    @property
+    def passed(self) -> int: ...
+    @property
+    def used_ns(self) -> int: ...
+    @property
+    def last_ns(self) -> int: ...
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """Groups, frames and GPU time under leases."""
+
+    @property
+    def gated(self) -> bool: ...
+    @property
+    def pending(self) -> bool:
+        """Pieces wait on the GPU for the gate to open."""
+
+    @property
+    def trails(self) -> bool:
+        """Pieces are on the GPU, or may be."""
+
+    @property
+    def piece_ns(self) -> int: ...
+    @property
+    def waiting(self) -> bool: ...
+    @property
+    def nears_end(self) -> bool:
+        """The program waits for its work, and the GPU has done all but the last copy of it."""
+
+    def is_stopped(self) -> bool:
+        """Somebody has stopped the process, as Ctrl-Z does."""
+
+    # -- published ---------------------------------------------------------------------------
+
+    @property
+    def shows_lease(self) -> bool: ...
+    @property
+    def wanted(self) -> bool: ...
+    @property
+    def window_ns(self) -> int: ...
+    @property
+    def calm_ns(self) -> int: ...
+    def set_lease(self, on: bool) -> None:
+        """Give the program a lease, with an open gate, or take it back. Nothing read after this is
+        older than this."""
+
+    def keep_lease(self) -> None:
+        """Give a lease again that was closed in advance."""
+
+    def hold_back(self, on: bool) -> None:
+        """Keep the gate on the GPU closed though there is a lease, or no longer."""
+
+    def open_early(self) -> None:
+        """Open the gate on the GPU just before the lease is given."""
+
+    def set_wanted(self, on: bool, *, marks: bool = False) -> None:
+        """Others wait: the program is to say when its work is done, if `marks` also by the GPU."""
+
+    def set_waits(self, on: bool) -> None:
+        """That the program wants a turn is known: it need not ask again."""
+
+    def set_at_once(self, on: bool) -> None:
+        """A turn may begin with the asking for it."""
+
+    def set_looks(self, on: bool) -> None:
+        """The port is looked at all the time: what is seen there need not be said."""
+
+    def set_split(self, split_ns: int) -> None:
+        """Groups of more than this are split; 0: none."""
+
+    def set_window(self, window_ns: int) -> None:
+        """No more predicted work than this is in flight; 0: any."""
+
+    def set_calm(self, calm_ns: int, due_ns: int, period_ns: int, job_ns: int) -> None:
+        """Pieces that are over when somebody more important is due may be so long."""
+
+
+Owner = tuple[Any, ...]
+"""Whose groups are the same groups: equal signatures of different owners mean different work."""
