@@ -1,10 +1,19 @@
-"""How much work of a program goes to the GPU at once, so that the others need not wait for more."""
+"""How much work of a program goes to the GPU at once, so that the others need not wait for more.
+
+Programs are kept by priority level. Who comes, goes or changes concerns its own level and the one
+that was highest, seldom more; what the programs of a level are told is written a few pages at a
+time, so that a level of thousands delays nobody.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left, insort
+from collections import Counter, OrderedDict
 from dataclasses import dataclass
 
+from headway.engine.events import Observer
+from headway.engine.model import Task, level_of
+from headway.engine.reserves import Reserve
 from headway.engine.turns.client import Client
 
 DEFAULT_SPLIT_NS = 500_000
@@ -13,45 +22,215 @@ WIDER, WIDEST = 10, 25
 """So many of them at least, and at most, are one where nobody more important is there."""
 PERIODS, CAPACITIES = 20, 4
 """Between the two: such a part of the shortest period, and of a budget, where all have reserves."""
+A_TURN = 64
+"""Pages that are written in one go: a tenth of a millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
-class Windows:
-    """What programs are told while it matters."""
+class _Place:
+    """What counts of a program."""
 
-    split_ns: int
-    """Groups of more than this are split."""
-    window_ns: int
-    """Of one who takes turns, no more predicted work than this is in flight."""
+    level: int
+    process: int
+    capacity_ns: int | None
+    period_ns: int
+    """Of its reserve; 0 without one."""
 
-    def set(self, clients: Iterable[Client]) -> None:
-        """Splitting bounds what the others wait for, and how far a budget is overrun. A program
-        that is alone and has no budget is left as it is; the first to come meets at most what its
-        driver had queued, once."""
-        served = [c for c in clients if c.task is not None]
-        crowded = any(c.process != served[0].process for c in served)
-        for client in served:
-            if client.port is not None and client.task is not None:
-                bounded = crowded or client.task.reserve is not None
-                client.port.set_split(self.split_ns if bounded else 0)
-                client.port.set_window(self._window_ns(client, served) if bounded else 0)
 
-    def _window_ns(self, client: Client, others: list[Client]) -> int:
-        """Somebody more important waits for a window at most. Equals wait for slices anyway, and a
-        budget is for much more than a window: a wider one keeps the GPU busy, the more so the
-        fewer gates there are."""
-        level = _level(client)
-        if any(_level(c) > level for c in others):
-            return self.window_ns
-        equals = [c for c in others if _level(c) == level]
-        reserves = [c.task.reserve for c in equals if c.task is not None]
-        own = client.task.reserve if client.task is not None else None
-        if own is None:
-            return WIDER * self.window_ns if len(equals) > 1 else 0
-        periods_ns = (0 if reserve is None else reserve.period_ns for reserve in reserves)
-        bound_ns = min(min(periods_ns) // PERIODS, own.capacity_ns // CAPACITIES)
+class _Level:
+    """The programs of one priority level."""
+
+    def __init__(self) -> None:
+        self.told: OrderedDict[Client, None] = OrderedDict()
+        """Who was told longest ago stands first."""
+        self.periods_ns: list[int] = []
+        """Sorted."""
+        self.facts: tuple[bool, int, int] | None = None
+        """Whether nobody is above it, and then: how many there are, where two stand for more, and
+        the shortest period."""
+        self.since = 0
+        """The number of the change that made it so."""
+
+
+class Windows(Observer):
+    """Tells programs while it matters. Splitting bounds what the others wait for, and how far a
+    budget is overrun. A program that is alone and has no budget is left as it is; the first to come
+    meets at most what its driver had queued, once."""
+
+    def __init__(self, split_ns: int, window_ns: int) -> None:
+        self.split_ns = split_ns
+        """Groups of more than this are split."""
+        self.window_ns = window_ns
+        """Of one who takes turns, no more predicted work than this is in flight."""
+        self._places: dict[Client, _Place] = {}
+        self._clients: dict[Task, Client] = {}
+        self._levels: dict[int, _Level] = {}
+        self._order: list[int] = []
+        """Levels that somebody has, sorted."""
+        self._processes: Counter[int] = Counter()
+        self._crowded = False
+        self._changes = 0
+        self._since = 0
+        """The number of the change that made it crowded, or not."""
+        self._told: OrderedDict[Client, int] = OrderedDict()
+        """The number of the last change that each program was told; the oldest first."""
+        self._stale: dict[_Level, None] = {}
+        """Levels whose programs were not all told yet."""
+
+    # -- who is there ------------------------------------------------------------------------
+
+    def began(self, gpus: int, now_ns: int) -> None:
+        """A new engine, which knows nobody yet."""
+        self._clients.clear()
+
+    def arrived(self, client: Client) -> None:
+        """A client has got its task."""
+        if client.task is not None:
+            self._clients[client.task] = client
+            self._place(client, client.task)
+
+    def gone(self, client: Client) -> None:
+        """A client has ended, or lost its task."""
+        place = self._places.pop(client, None)
+        if place is not None:
+            self._take_out(client, place)
+            self._settle(place.level)
+            self.tell()
+
+    def task_removed(self, task: Task, now_ns: int) -> None:
+        client = self._clients.pop(task, None)
+        if client is not None:
+            self.gone(client)
+
+    def ranked(self, task: Task, now_ns: int) -> None:
+        """What a server inherits for the time of a request moves no windows."""
+        client = self._clients.get(task)
+        if client is not None and self._places[client].level != level_of(task.base_rank):
+            self._place(client, task)
+
+    def joined(self, task: Task, now_ns: int) -> None:
+        client = self._clients.get(task)
+        if client is not None:
+            self._place(client, task)
+
+    def reserve_set(self, reserve: Reserve, now_ns: int) -> None:
+        numbers = (reserve.capacity_ns, reserve.period_ns)
+        for task in reserve.members:
+            client = self._clients.get(task)
+            if client is None:
+                continue
+            place = self._places[client]
+            if (place.capacity_ns, place.period_ns) == numbers:
+                return  # nor have they changed for the other members
+            self._place(client, task)
+
+    def _place(self, client: Client, task: Task) -> None:
+        reserve = task.reserve
+        place = _Place(
+            level_of(task.base_rank),
+            client.process,
+            None if reserve is None else reserve.capacity_ns,
+            0 if reserve is None else reserve.period_ns,
+        )
+        before = self._places.get(client)
+        if place == before:
+            return
+        if before is not None:
+            self._take_out(client, before)
+        self._places[client] = place
+        self._processes[place.process] += 1
+        level = self._levels.get(place.level)
+        if level is None:
+            level = self._levels[place.level] = _Level()
+            insort(self._order, place.level)
+        insort(level.periods_ns, place.period_ns)
+        level.told[client] = None
+        self._told[client] = 0
+        for number in {place.level} if before is None else {place.level, before.level}:
+            self._settle(number)
+        self._tell(client)
+        self.tell()
+
+    def _take_out(self, client: Client, place: _Place) -> None:
+        self._processes[place.process] -= 1
+        if not self._processes[place.process]:
+            del self._processes[place.process]
+        level = self._levels[place.level]
+        del self._told[client], level.told[client]
+        del level.periods_ns[bisect_left(level.periods_ns, place.period_ns)]
+        if not level.told:
+            del self._levels[place.level]
+            del self._order[bisect_left(self._order, place.level)]
+            self._stale.pop(level, None)
+
+    # -- what they are told ------------------------------------------------------------------
+
+    def _settle(self, number: int) -> None:
+        """Something changed at this level, which may be gone: see whom it concerns."""
+        self._changes += 1
+        if self._crowded != (len(self._processes) > 1):
+            self._crowded = not self._crowded
+            self._since = self._changes
+        for one in {number, *self._order[-2:]}:
+            level = self._levels.get(one)
+            if level is None:
+                continue
+            top = one == self._order[-1]
+            facts = (top, min(2, len(level.told)), level.periods_ns[0]) if top else (top, 0, 0)
+            if facts != level.facts:
+                level.facts, level.since = facts, self._changes
+                self._stale[level] = None
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether `tell` has something left to do."""
+        return bool(self._stale) or self._is_behind(next(iter(self._told), None), self._since)
+
+    def _is_behind(self, client: Client | None, since: int) -> bool:
+        return client is not None and self._told[client] < since
+
+    def tell(self) -> None:
+        """Write some of the pages that are out of date."""
+        for _ in range(A_TURN):
+            first = next(iter(self._told), None)
+            if first is None or not self._is_behind(first, self._since):
+                first = self._next_stale()
+            if first is None:
+                return
+            self._tell(first)
+
+    def _next_stale(self) -> Client | None:
+        while self._stale:
+            level = next(iter(self._stale))
+            first = next(iter(level.told))
+            if self._is_behind(first, level.since):
+                return first
+            del self._stale[level]
+        return None
+
+    def _tell(self, client: Client) -> None:
+        place = self._places[client]
+        level = self._levels[place.level]
+        self._told[client] = self._changes
+        self._told.move_to_end(client)
+        level.told.move_to_end(client)
+        if client.port is None or level.facts is None:
+            return
+        top, equals, shortest_ns = level.facts
+        bounded = self._crowded or place.capacity_ns is not None
+        client.port.set_split(self.split_ns if bounded else 0)
+        if not bounded:
+            client.port.set_window(0)
+        elif not top:
+            client.port.set_window(self.window_ns)
+        else:
+            client.port.set_window(self._window_ns(place.capacity_ns, equals, shortest_ns))
+
+    def _window_ns(self, capacity_ns: int | None, equals: int, shortest_ns: int) -> int:
+        """Of a program that nobody is more important than. Somebody more important waits for a
+        window at most. Equals wait for slices anyway, and a budget is for much more than a window:
+        a wider one keeps the GPU busy, the more so the fewer gates there are."""
+        if capacity_ns is None:
+            return WIDER * self.window_ns if equals > 1 else 0
+        bound_ns = min(shortest_ns // PERIODS, capacity_ns // CAPACITIES)
         return min(max(WIDER * self.window_ns, bound_ns), WIDEST * self.window_ns)
-
-
-def _level(client: Client) -> int:
-    return client.task.priority if client.task is not None else 0

@@ -116,7 +116,8 @@ class Clients:
         channel.task = daemon.registry.enrol(channel, hello, now_ns)
         daemon.arbiter.add(channel)
         daemon.servers.arrived(channel)
-        daemon.set_splits()  # before it can ask for anything
+        daemon.windows.arrived(channel)  # before it can ask for anything
+        daemon.arbiter.changed()
         welcome = [build_welcome(channel.number)]
         socket.send_fds(channel.socket, welcome, [pages.daemon_fd, pages.client_fd])
         pages.close_fds()
@@ -167,4 +168,5 @@ class Clients:
             daemon.servers.gone(channel, now_ns)
         except Exception as error:
             daemon.doubt(error)
-        daemon.set_splits()
+        daemon.windows.gone(channel)
+        daemon.arbiter.changed()

@@ -185,7 +185,7 @@ class Control:
                 daemon.arbiter.take_back(channel, now_ns)
         finally:
             daemon.arbiter.pump(now_ns)
-            daemon.set_splits()
+            daemon.arbiter.changed()
         if problems:
             raise Refusal(problems)
         return {}
@@ -274,6 +274,6 @@ class Control:
         finally:
             daemon.servers.changed()
             daemon.arbiter.decide(now_ns)
-            daemon.set_splits()
+            daemon.arbiter.changed()
             daemon.foreground.refresh()
         return {"tasks": [c.task.name for c in channels if c.task is not None]}

@@ -77,7 +77,7 @@ class Daemon:
         inherit: Inherit | None = None,
     ) -> None:
         self.folder = folder
-        self._windows = Windows(split_ns, window_ns)
+        self.windows = Windows(split_ns, window_ns)
         self._spin_ns = spin_ns
         self.until_idle = until_idle
         self.software_gpu = software_gpu
@@ -87,7 +87,7 @@ class Daemon:
         self._holdoff_ns = holdoff_ns
         self._bounds = bounds or Bounds()
         self.stats = Stats()
-        self._observers = (self.stats, *observers)
+        self._observers = (self.stats, self.windows, *observers)
         try:
             self.spec_file = SpecFile(spec_file)
         except BadInput:
@@ -257,6 +257,8 @@ class Daemon:
         self.loop.guarded(partial(watcher.tick, now_ns), watcher.failed)
         if self._in_doubt:
             self._start_over()
+        if self.windows.is_stale:
+            self.windows.tell()
         self.recordings.send(self.engine, now_ns)
         for listener in self._listeners:
             listener.resume(now_ns)
@@ -314,6 +316,8 @@ class Daemon:
         times = [self.arbiter.next_timer_ns(), self.servers.next_timer_ns()]
         times += [self.recordings.due_ns, self.foreground.watcher.due_ns]
         times += [listener.paused_until_ns for listener in self._listeners]
+        if self.windows.is_stale:
+            times.append(0)
         if self._beats:
             times.append(self._beat_ns + HEARTBEAT_NS)
         elif self.until_idle:
@@ -350,11 +354,6 @@ class Daemon:
         self.servers.start_over(self.engine)
 
     # -- what others ask of it ---------------------------------------------------------------
-
-    def set_splits(self) -> None:
-        """Who is there has changed, or what they may do."""
-        self._windows.set(self.channels.values())
-        self.arbiter.changed()
 
     def show(self, tasks: Collection[Task]) -> None:
         """A person looks at these now."""
