@@ -6,9 +6,13 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from headway.engine.events import Event, Observer, Recorder
+from headway.engine.core import Engine
+from headway.engine.events import Completed, Event, Observer, Recorder
 from headway.engine.model import Group
+from headway.engine.policies.prt import Prt
+from headway.engine.priorities import Fixed
 from headway.sim.run import simulate
 from headway.sim.scenario import read_scenario
 from headway.trace.checker import check
@@ -76,11 +80,103 @@ def test_equals_are_not_held_off() -> None:
     assert run("prt", {"holdoff": "2ms"}, low_priority=5) == {"hp": [0, 2], "lp": [1]}
 
 
-@given(scenarios())
+def spans(scenario: dict[str, Any]) -> dict[str, list[tuple[float, float]]]:
+    """When each task's groups ran, in ms; the checker has nothing to say of it."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    events = list[Event]()
+    simulate(read_scenario(scenario, "test"), observers=[Recorder(events.append)])
+    assert check(events).violations == []
+    for event in events:
+        if isinstance(event, Completed):
+            found.setdefault(event.task, []).append((event.started_ns / MS, event.ns / MS))
+    return found
+
+
+def entry(name: str, policy: str, priority: int, *groups: tuple[str, str]) -> dict[str, Any]:
+    listed = [{"at": at, "cost": cost} for at, cost in groups]
+    return {"name": name, "policy": policy, "priority": priority, "groups": listed}
+
+
+@pytest.mark.parametrize("policy", ["ht", "overlap", "germ"])
+def test_the_hold_off_of_whoever_used_the_gpu_counts_for_waiters_of_every_policy(
+    policy: str,
+) -> None:
+    # Kept for a from 1 to 3, for b from 4 to 6; c's own policy has no hold-off.
+    scenario = {
+        "policy": {"prt": {"holdoff": "2ms"}},
+        "task": [
+            entry("a", "prt", 3, ("0ms", "1ms")),
+            entry("b", "prt", 2, ("0ms", "1ms")),
+            entry("c", policy, 1, ("0ms", "5ms")),
+        ],
+    }
+    assert spans(scenario) == {"a": [(0, 1)], "b": [(3, 4)], "c": [(6, 11)]}
+
+
+def test_the_hold_off_of_a_waiters_own_policy_keeps_the_gpu_for_nobody_else() -> None:
+    scenario = {
+        "policy": {"prt": {"holdoff": "2ms"}},
+        "task": [
+            entry("a", "ht", 3, ("0ms", "1ms")),
+            entry("b", "prt", 2, ("0ms", "1ms")),
+        ],
+    }
+    assert spans(scenario) == {"a": [(0, 1)], "b": [(1, 2)]}
+
+
+def test_a_driver_without_a_manager_keeps_no_gpu_free() -> None:
+    scenario = {
+        "policy": {"prt": {"holdoff": "2ms"}},
+        "task": [
+            entry("a", "prt", 3, ("0ms", "1ms")),
+            entry("b", "fifo", 2, ("0.5ms", "1ms")),
+            entry("c", "fifo", 1, ("2.5ms", "1ms")),
+        ],
+    }
+    assert spans(scenario) == {"a": [(0, 1)], "b": [(1, 2)], "c": [(2.5, 3.5)]}
+
+
+def test_every_gpu_has_a_hold_off_of_its_own() -> None:
+    # GPU 0 is kept for a from 1 to 6, GPU 1 from 3 to 8.
+    scenario = {
+        "device": {"count": 2},
+        "policy": {"prt": {"holdoff": "5ms"}},
+        "task": [
+            entry("a", "prt", 3, ("0ms", "1ms"), ("0ms", "3ms")),
+            entry("b", "prt", 1, ("0.5ms", "1ms")),
+        ],
+    }
+    assert spans(scenario) == {"a": [(0, 1), (0, 3)], "b": [(6, 7)]}
+
+
+def test_a_task_under_another_policy_brings_its_hold_off_along() -> None:
+    """The checker learns of it: a is kept off for b by the policy that b has now."""
+    events = list[Event]()
+    engine = Engine(named=[Prt(2 * MS)], observers=[Recorder(events.append)])
+    b, _ = engine.add_task("b", 0, policy="ht", priority=Fixed(2))
+    a, _ = engine.add_task("a", 0, policy="ht", priority=Fixed(1))
+    engine.set_policy(b, "prt", 0)
+    first, second = Group(b, 0), Group(a, 0)
+    engine.submit(first, 0)
+    assert engine.dispatch(0) is first
+    engine.submit(second, 0)
+    engine.complete(first, 0, MS)
+    assert engine.dispatch(MS) is None
+    assert engine.next_timer_ns() == 3 * MS
+    assert engine.dispatch(3 * MS) is second
+    engine.complete(second, 3 * MS, 4 * MS)
+    engine.tell("ended", True)
+    assert check(events).violations == []
+
+
+@given(scenarios(), st.sampled_from((("prt", "ht"), ("prt",), ("ht",))), st.integers(1, 2))
 @settings(deadline=None, max_examples=200)
-def test_nobody_starves_and_all_rules_hold(scenario: dict[str, Any]) -> None:
+def test_nobody_starves_and_all_rules_hold(
+    scenario: dict[str, Any], keeping: tuple[str, ...], gpus: int
+) -> None:
     setting = {"holdoff": "1.5ms", "patience": "4ms"}
-    scenario["policy"] = {"prt": setting, "ht": setting}
+    scenario["policy"] = dict.fromkeys(keeping, setting)
+    scenario["device"] = {"count": gpus}
     events = list[Event]()
     outcome = simulate(read_scenario(scenario, "test"), observers=[Recorder(events.append)])
     wanted = {task["name"]: len(task["groups"]) for task in scenario["task"]}

@@ -346,6 +346,13 @@ def test_an_event_changes_the_priority_of_a_task_that_waits() -> None:
     ]
 
 
+def test_events_of_one_instant_happen_in_the_order_of_the_file() -> None:
+    changes = [{"at": "1ms", "task": "b", "priority": level} for level in (7, 3)]
+    pair = task("a", [(0, 1)], priority=5), task("b", [(0, 1)])
+    assert blocked_pair(*pair, event=changes) == ["a", "b"]
+    assert blocked_pair(*pair, event=changes[::-1]) == ["b", "a"]
+
+
 def test_another_policy_counts_from_the_next_decision_on() -> None:
     engine = Engine()
     low, _ = engine.add_task("low", 0, priority=Fixed(1))

@@ -14,6 +14,7 @@ from fractions import Fraction
 
 from headway.engine.admission import Answer, admit
 from headway.engine.events import HOOKS, Observer
+from headway.engine.holdoff import HoldOffs
 from headway.engine.inheritance import Links, Request, inherited_rank
 from headway.engine.ledger import Ledger
 from headway.engine.model import BACKGROUND_LEVEL, Gpu, Group, Rank, Task
@@ -43,8 +44,15 @@ class Engine:
         self._only_gpu = self.gpus[0] if gpus == 1 else None
         self.limit = limit
         self.tasks: dict[str, Task] = {}
-        self._policies = {p.name: p for p in named if isinstance(p, Policy)}
-        self._predictors = {p.name: p for p in named if isinstance(p, Predictor)}
+        self.holdoffs = HoldOffs()
+        self._policies: dict[str, Policy] = {}
+        self._predictors: dict[str, Predictor] = {}
+        for item in named:
+            if isinstance(item, Policy):
+                self._policies[item.name] = item
+                self.holdoffs.add(item)
+            else:
+                self._predictors[item.name] = item
         self._links: dict[Task, Links] = {}
         self._requests = 0
         self._order = 0
@@ -84,6 +92,7 @@ class Engine:
         """The policy of this name, one instance for all its tasks."""
         if name not in self._policies:
             self._policies[name] = policies()[name]()
+            self.holdoffs.add(self._policies[name])
         return self._policies[name]
 
     def predictor(self, name: str) -> Predictor:
@@ -269,7 +278,11 @@ class Engine:
 
     def next_timer_ns(self) -> int | None:
         """When `advance` or `dispatch` has something to do though nothing else happens."""
-        times = (self.ledger.next_due_ns(), self.queue.next_wake_ns(self.now_ns))
+        times = (
+            self.ledger.next_due_ns(),
+            self.queue.next_wake_ns(self.now_ns),
+            self.holdoffs.next_ns(),
+        )
         return min((time for time in times if time is not None), default=None)
 
     def _refresh_plain(self, task: Task) -> None:
@@ -397,6 +410,9 @@ class Engine:
     def dispatch(self, now_ns: int) -> Group | None:
         """Take one decision: the group that goes online now, or None if nothing changes."""
         ready = self._entries
+        holdoffs = self.holdoffs
+        if holdoffs.until_ns:
+            holdoffs.until_ns.clear()
         if not ready:
             return None
         self.now_ns = now_ns
@@ -408,7 +424,8 @@ class Engine:
             else:
                 group = ready[0][3]
                 task = group.task
-                if task.plain:  # take and _go, written out: the way nearly every group goes
+                if task.plain and not holdoffs.used:
+                    # take and _go, written out: the way nearly every group goes
                     del ready[0]
                     task.in_ready_queue = False
                     task.waiting = None
@@ -424,7 +441,7 @@ class Engine:
                     return group
             for place, entry in enumerate(ready):
                 group = entry[3]
-                if group.task.policy.admits(group, gpu, self):
+                if self._may_go(group, gpu):
                     self.queue.take(place)
                     self._go(group, gpu)
                     return group
@@ -432,11 +449,21 @@ class Engine:
         for place, entry in enumerate(ready):
             group = entry[3]
             for choice in self._preferred(group.task):
-                if group.task.policy.admits(group, choice, self):
+                if self._may_go(group, choice):
                     self.queue.take(place)
                     self._go(group, choice)
                     return group
         return None
+
+    def _may_go(self, group: Group, gpu: Gpu) -> bool:
+        idle = not gpu.online
+        if (
+            idle
+            and self.holdoffs.used
+            and self.holdoffs.keep(gpu, group, self.ready(), self.now_ns)
+        ):
+            return False
+        return group.task.policy.admits(group, gpu, self)
 
     def _preferred(self, task: Task) -> list[Gpu]:
         """Idle GPUs first, and the task's last one among equals: its data is there."""

@@ -90,6 +90,8 @@ class PolicySet(Event):
     kind = "policy_set"
     task: str
     policy: str
+    holdoff_ns: int = 0
+    patience_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,7 +342,8 @@ class Recorder(Observer):
         self.say(TaskRemoved, now_ns, task.name)
 
     def policy_set(self, task: Task, now_ns: int) -> None:
-        self.say(PolicySet, now_ns, task.name, task.policy.name)
+        policy = task.policy
+        self.say(PolicySet, now_ns, task.name, policy.name, policy.holdoff_ns, policy.patience_ns)
 
     def ranked(self, task: Task, now_ns: int) -> None:
         self.say(Ranked, now_ns, task.name, task.rank, task.base_rank)

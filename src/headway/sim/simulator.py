@@ -62,7 +62,8 @@ class Simulator(World):
         self._programs = programs
         self._calendar: list[tuple[int, int, Program]] = []
         """When tasks want to submit, by time and then by order in the file."""
-        self._actions = sorted(actions, key=lambda action: action.at_ns, reverse=True)
+        self._actions = sorted(actions, key=lambda action: action.at_ns)[::-1]
+        """The next one last; those of one instant in the order of the file."""
         self._free_ns = [0] * len(engine.gpus)
         """When each GPU has done all that is online."""
         self._jitter = random.Random(device.seed) if device.jitter else None
@@ -103,6 +104,7 @@ class Simulator(World):
         actions = self._actions
         queue = engine.queue
         timers, wakers, waiting = engine.ledger.timers, queue.wakers, queue.entries
+        kept = engine.holdoffs.until_ns
         dispatch, submit, complete = engine.dispatch, engine.submit, engine.complete
         programs = self._programs
         countdown = PROGRESS_EVERY
@@ -114,7 +116,7 @@ class Simulator(World):
             now_ns = calendar[0][0] if calendar else NEVER
             if done_ns < now_ns:
                 now_ns = done_ns
-            if timers or wakers or actions:
+            if timers or wakers or kept or actions:
                 now_ns = self._earliest(now_ns)
             if now_ns > last_ns:
                 return True

@@ -29,8 +29,9 @@ class Policy(ABC):
 
     name: ClassVar[str]
     holdoff_ns: int = 0
-    """How long an idle GPU is kept for the task that used it last; see `HoldOff`."""
+    """How long an idle GPU is kept for the task of this policy that used it last."""
     patience_ns: int = 0
+    """No GPU is kept for its tasks once another task's group has been ready for so long."""
     needs_idle: bool = False
     """A promise: `admits` is never true while the GPU's online list holds something."""
     takes_idle: bool = False
@@ -61,43 +62,17 @@ class Policy(ABC):
 
 
 class HoldOff(Policy):
-    """A policy that can keep the GPU free for a moment for whoever used it last.
+    """A policy whose tasks may have an idle GPU kept for them for a moment (engine/holdoff.py)."""
 
-    A program that submits again right after its completion would otherwise lose the GPU to a less
-    important one between every two of its groups. For `holdoff_ns` after a completion only tasks at
-    least as important as the one that completed are admitted. Nobody starves: once a group has
-    been ready for `patience_ns`, the GPU is kept for nobody.
-    """
+    takes_idle = True
 
     def __init__(self, holdoff_ns: int = 0, patience_ns: int = DEFAULT_PATIENCE_NS) -> None:
         self.holdoff_ns = holdoff_ns
         self.patience_ns = patience_ns
-        self.takes_idle = not holdoff_ns
-        self._until_ns = 0
 
     @classmethod
     def read(cls, table: Table) -> HoldOff:
         return cls(table.duration("holdoff", 0), table.duration("patience", DEFAULT_PATIENCE_NS))
-
-    def keeps_off(self, group: Group, gpu: Gpu, engine: Engine) -> bool:
-        """Is this idle GPU kept free for a task more important than this group's?"""
-        last = gpu.last_task
-        if not self.holdoff_ns or last is None or not last.alive or last is gpu.resting:
-            return False
-        if last.rank >= group.task.rank or last.waiting is not None:
-            return False
-        until_ns = gpu.idle_ns + self.holdoff_ns
-        if engine.now_ns >= until_ns:
-            return False
-        oldest_ns = min(ready.ready_ns for ready in engine.ready())
-        until_ns = min(until_ns, oldest_ns + self.patience_ns)
-        if engine.now_ns >= until_ns:
-            return False
-        self._until_ns = until_ns
-        return True
-
-    def wake_ns(self, now_ns: int) -> int | None:
-        return self._until_ns if self._until_ns > now_ns else None
 
 
 def policy(name: str) -> Callable[[P], P]:

@@ -25,5 +25,5 @@ class Overlap(HoldOff):
 
     def admits(self, group: Group, gpu: Gpu, engine: Engine) -> bool:
         if not gpu.online:
-            return not self.keeps_off(group, gpu, engine)
+            return True
         return all(other.task.rank > group.task.rank for other in gpu.online)

@@ -18,4 +18,4 @@ class Prt(HoldOff):
     needs_idle = True
 
     def admits(self, group: Group, gpu: Gpu, engine: Engine) -> bool:
-        return not gpu.online and not self.keeps_off(group, gpu, engine)
+        return not gpu.online

@@ -97,11 +97,12 @@ class _Case:
             ahead += 1
         head = self.gpu.executing
         if head is None:
-            last, until_ns = self.gpu.last_task, task.policy.wake_ns(now_ns)
-            kept = last is not None and last.alive and until_ns is not None
-            name = last.name if last is not None and kept else ""
+            last, until_ns = self.gpu.last_task, self.daemon.engine.holdoffs.until_ns.get(self.gpu)
+            name = "" if last is None or until_ns is None else last.name
+            kind = "holdoff" if name else "policy"
+            if not name:
+                until_ns = task.policy.wake_ns(now_ns)
             in_ns = None if until_ns is None else until_ns - now_ns
-            kind = "holdoff" if kept else "policy"
             return {"kind": kind, "task": name, "ahead": ahead, "in_ns": in_ns, **self._who(name)}
         if head.task is task:
             return {"kind": "own", "ahead": ahead}

@@ -141,7 +141,6 @@ class History:
         self.marks: list[tuple[int, str]] = []
         """What a person did or the system changed: focus, policies, tasks that come and go."""
         self._numbers: dict[str, int] = {}
-        self._holdoffs: dict[str, int] = {}
         self._waiting: dict[int, _Waiting] = {}
         self._waiting_on: defaultdict[str | None, dict[int, None]] = defaultdict(dict)
         """The same by reserve: a budget concerns only those who wait on it now."""
@@ -217,7 +216,7 @@ class History:
     def _task_added(self, event: events.TaskAdded) -> None:
         task = self.tasks[self.number(event.task)]
         task.policy, task.priority = event.policy, event.priority
-        task.holdoff_ns = self._holdoffs[event.policy] = event.holdoff_ns
+        task.holdoff_ns = event.holdoff_ns
         self._rank(task, event.ns, event.rank)
         if event.ns > self.begin_ns:
             self.marks.append((event.ns, f"{event.task} begins"))
@@ -229,7 +228,7 @@ class History:
     def _policy_set(self, event: events.PolicySet) -> None:
         task = self.tasks[self.number(event.task)]
         task.policy = event.policy
-        task.holdoff_ns = self._holdoffs.get(event.policy, 0)
+        task.holdoff_ns = event.holdoff_ns
         self.marks.append((event.ns, f"{event.task}: policy {event.policy}"))
 
     def _ranked(self, event: events.Ranked) -> None:

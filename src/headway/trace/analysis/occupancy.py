@@ -79,14 +79,13 @@ class Occupancy:
     def pieces(self, waiter: int, gpu: int, start_ns: int, end_ns: int) -> Iterator[Piece]:
         """What a task waited for: a dispatched group for its GPU, another for any GPU."""
         if gpu != NO_GPU:
-            return self._on(self._gpus[gpu], waiter, 0, start_ns, end_ns)
-        holdoff_ns = self._tasks[waiter].holdoff_ns
+            return self._on(self._gpus[gpu], waiter, start_ns, end_ns, dispatched=True)
         if len(self._gpus) == 1:
-            return self._on(self._gpus[0], waiter, holdoff_ns, start_ns, end_ns)
-        return self._on_all(waiter, holdoff_ns, start_ns, end_ns)
+            return self._on(self._gpus[0], waiter, start_ns, end_ns)
+        return self._on_all(waiter, start_ns, end_ns)
 
     def _on(
-        self, gpu: _Gpu, waiter: int, holdoff_ns: int, start_ns: int, end_ns: int
+        self, gpu: _Gpu, waiter: int, start_ns: int, end_ns: int, *, dispatched: bool = False
     ) -> Iterator[Piece]:
         place = bisect_right(gpu.ends, start_ns)
         at_ns = start_ns
@@ -98,7 +97,9 @@ class Occupancy:
                 held_ns = begins_ns
                 if known and gpu.tasks[place] != waiter:
                     held_ns = min(gpu.held[place], begins_ns)
-                kept_ns = min(self._kept_until_ns(gpu, place, waiter, holdoff_ns), held_ns)
+                kept_ns = 0
+                if not dispatched:
+                    kept_ns = min(self._kept_until_ns(gpu, place, waiter), held_ns)
                 holder = gpu.tasks[place] if known else IDLE
                 for cause, until_ns in ((HOLDOFF, kept_ns), (IDLE, held_ns), (holder, begins_ns)):
                     if at_ns < until_ns:
@@ -110,24 +111,24 @@ class Occupancy:
                 place += 1
                 at_ns = until_ns
 
-    def _kept_until_ns(self, gpu: _Gpu, place: int, waiter: int, holdoff_ns: int) -> int:
+    def _kept_until_ns(self, gpu: _Gpu, place: int, waiter: int) -> int:
         """Until when the GPU is kept for the task that used it last, if that is more important."""
-        if not holdoff_ns or not place:
+        if not place or not self._tasks[gpu.tasks[place - 1]].holdoff_ns:
             return 0
         idle_ns = gpu.ends[place - 1]
         if self._rank(gpu.tasks[place - 1], idle_ns) >= self._rank(waiter, idle_ns):
             return 0
-        return idle_ns + holdoff_ns
+        return idle_ns + self._tasks[gpu.tasks[place - 1]].holdoff_ns
 
     def _rank(self, task: int, ns: int) -> int:
         facts = self._tasks[task]
         place = bisect_right(facts.rank_since_ns, ns)
         return facts.ranks[max(0, place - 1)] if facts.ranks else 0
 
-    def _on_all(self, waiter: int, holdoff_ns: int, start_ns: int, end_ns: int) -> Iterator[Piece]:
+    def _on_all(self, waiter: int, start_ns: int, end_ns: int) -> Iterator[Piece]:
         """Any GPU would do. One that is idle is the cause; if all are busy, the time is divided
         among those who have them."""
-        rows = [list(self._on(g, waiter, holdoff_ns, start_ns, end_ns)) for g in self._gpus]
+        rows = [list(self._on(g, waiter, start_ns, end_ns)) for g in self._gpus]
         cuts = sorted({cut for row in rows for _, *ends in row for cut in ends})
         places = [0] * len(rows)
         for from_ns, to_ns in pairwise(cuts):

@@ -196,7 +196,9 @@ class Checker:
             self._books.gpu(index)
 
     def _policy_set(self, event: PolicySet) -> None:
-        self._task(event.task, event.ns).policy = event.policy
+        task = self._task(event.task, event.ns)
+        task.policy = event.policy
+        task.holdoff_ns, task.patience_ns = event.holdoff_ns, event.patience_ns
 
     def _predicted(self, event: Predicted) -> None:
         task = self._task(event.task, event.ns)

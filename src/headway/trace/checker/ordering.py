@@ -126,10 +126,10 @@ class Ordering:
 
     def _is_kept(self, gpu: GpuBook, group: GroupBook, now_ns: int) -> bool:
         """Whether an idle GPU is held off for the more important task that used it last."""
-        task, last = group.task, gpu.last
-        if last is None or last.rank >= task.rank or last.waiting is not None:
+        last = gpu.last
+        if last is None or last.rank >= group.task.rank or last.waiting is not None:
             return False
-        if now_ns >= gpu.free_ns + task.holdoff_ns:
+        if now_ns >= gpu.free_ns + last.holdoff_ns:
             return False
         # Since when a group is ready is not in the stream; not before its reserve last gained.
         ready = [
@@ -137,7 +137,7 @@ class Ordering:
             for t, g in self._books.waiting.items()
             if t.is_ready
         ]
-        return now_ns < min(ready) + task.patience_ns
+        return now_ns < min(ready) + last.patience_ns
 
 
 def _place(group: GroupBook) -> tuple[int, int, int]:
