@@ -59,6 +59,11 @@ bench-desktop: setup ## Windows, window servers, video, a game, prediction and t
 	$(BIN)/python -m benchmarks.desktop_prediction
 	$(BIN)/python -m benchmarks.desktop_openarena
 
+.PHONY: fuzz
+fuzz: setup ## Readers of strangers' input, fed by coverage for long: make fuzz SECONDS=300
+	for target in hello message page request duration spec scenario trace survey; do \
+	  $(BIN)/python -m tests.fuzz.run $$target --seconds $(or $(SECONDS),300) || exit 1; done
+
 .PHONY: clean
 clean: ## Remove what was built
 	rm -rf .venv out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
