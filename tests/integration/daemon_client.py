@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import json
 import mmap
 import os
 import signal
@@ -152,6 +153,12 @@ class Client:
         self.complete()
         return granted_ns - since_ns
 
+    def listen(self, display: str) -> None:
+        """As an X server would, at the abstract address."""
+        self.display = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.display.bind(f"\0/tmp/.X11-unix/X{display[1:]}")
+        self.display.listen(5)
+
     def fork_a_child(self) -> None:
         """It inherits the connection, and keeps it open."""
         if os.fork() == 0:
@@ -287,15 +294,49 @@ def running_daemon(
         daemon.end()
 
 
+# -- other users ---------------------------------------------------------------------------------
+
+
+def become(uid: int) -> None:
+    """From now on this process is another user's, and has nothing of root's."""
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
+
+
+def as_user(uid: int, do: Callable[[], object]) -> Any:
+    """What another user gets: done in a child, and brought back as JSON. A mistake comes back as
+    its text."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            become(uid)
+            found = do()
+        except BaseException as error:
+            found = f"{type(error).__name__}: {error}"
+        os.write(writer, json.dumps(found).encode())
+        os._exit(0)
+    os.close(writer)
+    with open(reader, "rb") as pipe:  # noqa: PTH123 - a descriptor
+        data = pipe.read()
+    os.waitpid(child, 0)
+    return json.loads(data)
+
+
 # -- a client in a process of its own ------------------------------------------------------------
 
 
 class Actor:
     """A client process that does one step at a time."""
 
-    def __init__(self, daemon: DaemonProcess, name: str = "victim", token: str = "") -> None:
+    def __init__(
+        self, daemon: DaemonProcess, name: str = "victim", token: str = "", uid: int | None = None
+    ) -> None:
+        """With a user's number the process is that user's (which only root can arrange)."""
+        words = [str(daemon.socket), name, token, *([] if uid is None else [str(uid)])]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.integration.daemon_client", daemon.socket, name, token],
+            [sys.executable, "-m", "tests.integration.daemon_client", *words],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -350,7 +391,9 @@ class Actor:
         self.process.wait(PATIENCE_S)
 
 
-def _act(path: Path, name: str, token: str) -> None:
+def _act(path: Path, name: str, token: str, uid: int | None = None) -> None:
+    if uid is not None:
+        become(uid)
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # do not outlive the test
     client: Client | None = None
     for line in sys.stdin:
@@ -370,4 +413,4 @@ def _act(path: Path, name: str, token: str) -> None:
 
 
 if __name__ == "__main__":
-    _act(Path(sys.argv[1]), sys.argv[2], sys.argv[3])
+    _act(Path(sys.argv[1]), sys.argv[2], sys.argv[3], *map(int, sys.argv[4:]))

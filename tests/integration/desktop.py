@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.live.desktop.xserver import listener_of
+from headway.live.desktop.xserver import listeners_of
 from tests.integration import gl
 from tests.integration.gl import HEADWAY, Program, Stage, wait_until
 
@@ -103,8 +103,7 @@ def measure(built: Path, desktop: Desktop, seconds: float) -> list[float]:
         stage = stack.enter_context(gl.stage(display, built))
         options = ["--inherit", desktop.inherit, "--holdoff", desktop.holdoff]
         if desktop.hogs:
-            server = listener_of(display)
-            assert server is not None
+            (server,) = listeners_of(display)
             os.setpriority(os.PRIO_PROCESS, server.pid, 19)
             options.append("--nice-server")
         stage.daemon(*options)

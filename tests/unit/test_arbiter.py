@@ -18,7 +18,7 @@ from headway.engine.priorities import Fixed
 from headway.engine.reserves import ReserveSpec
 from headway.live.gate.arbiter import Arbiter, Bounds
 from headway.live.gate.channel import Channel, Peer
-from headway.live.identity.registry import Allow, Registry
+from headway.live.identity.registry import Registry
 from headway.live.identity.wishes import Wish
 from headway.live.server.daemon import Daemon
 from headway.live.server.listener import Listener
@@ -228,23 +228,6 @@ def test_an_unknown_message_is_an_error_of_its_sender(bench: Bench) -> None:
 
 
 # -- who may -------------------------------------------------------------------------------------
-
-
-def test_other_users_are_served_only_if_the_owner_named_them_and_within_limits() -> None:
-    me = os.geteuid()
-    stranger, named = Peer(1, me + 1, me + 1), Peer(1, me + 2, me + 2)
-    member = Peer(1, me + 3, 777)
-    allow = Allow(uids=frozenset({named.uid}), gids=frozenset({777}), max_level=5, channels=2)
-    registry = Registry(Engine(), Daemon(Path("unused")).spec_file.spec, allow)
-    assert not registry.arrive(stranger)
-    assert registry.may_raise(named, Fixed(5))
-    assert not registry.may_raise(named, Fixed(6))
-    assert registry.may_raise(Peer(1, me, me), Fixed(1000))
-    assert [registry.arrive(member) for _ in range(3)] == [True, True, False]
-    registry.leave(member)
-    assert registry.arrive(member)
-    assert registry.may_manage(Peer(1, me, me), named.uid)
-    assert not registry.may_manage(member, named.uid)
 
 
 def test_the_token_of_another_user_counts_for_nothing() -> None:

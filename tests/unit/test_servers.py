@@ -17,6 +17,7 @@ from headway.live.desktop.niceness import MOST, Niceness
 from headway.live.desktop.servers import MOST_TASKS, REQUEST_NS, Inherit, Servers
 from headway.live.gate.channel import Channel, Peer
 from headway.live.identity.registry import Registry
+from headway.live.identity.rights import Rights
 from headway.live.server.loop import Loop
 from headway.live.wire.protocol import (
     AWAIT,
@@ -41,15 +42,16 @@ CLIENT, SERVER, OTHER, WINDOWS = 101, 102, 103, os.getpid()
 class Desk(Bench):
     """A bench with servers. Processes in `displays` use the window server."""
 
-    def __init__(self, inherit: Inherit | None = None) -> None:
+    def __init__(self, inherit: Inherit | None = None, spec: str = "") -> None:
         super().__init__()
         self.loop = Loop()
         self.displays: set[int] = set()
+        self.listeners = [Peer(WINDOWS, 0, 0)]
         self.servers = Servers(
             self.engine,
             self.loop,
             inherit or Inherit(),
-            lambda peer, uid: peer.uid in (0, uid),
+            Rights(parse_spec(spec)),
             lambda channel, now_ns: self.arbiter.take_back(channel, now_ns),
         )
 
@@ -108,7 +110,7 @@ def on_display(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         servers_module, "display_of", lambda pid: ":7" if pid in desk.displays else ""
     )
-    monkeypatch.setattr(servers_module, "listener_of", lambda display: Peer(WINDOWS, 0, 0))
+    monkeypatch.setattr(servers_module, "listeners_of", lambda display: desk.listeners)
 
 
 def level(channel: Channel) -> int:
@@ -352,6 +354,40 @@ def test_a_window_server_that_dies_frees_its_clients(desk: Desk) -> None:
     assert desk.servers.next_timer_ns() is None
     third = desk.join("third", CLIENT, at_ns=desk.engine.now_ns)
     assert third in desk.servers._used  # the next server there is found
+
+
+def test_a_listener_of_some_other_user_is_not_the_server_of_a_display(desk: Desk) -> None:
+    """Anybody may listen at the abstract address of a display that is free."""
+    desk.displays = {CLIENT}
+    desk.listeners = [Peer(WINDOWS, 1002, 1002)]
+    client = desk.join("client", CLIENT, 9, uid=1001)
+    desk.join("other", OTHER)
+    desk.enter(client, 0, 0)
+    assert desk.servers.known == {}
+    desk.listeners.append(Peer(WINDOWS, 1001, 1001))  # the real one, at the path
+    second = desk.join("second", CLIENT, 9, uid=1001)
+    desk.enter(second, 0, 1)
+    (server,) = desk.servers.known.values()
+    assert server.peer.uid == 1001
+
+
+@pytest.mark.parametrize(("allow", "raised"), [("", False), ("nice = true", True)])
+def test_a_server_of_some_other_user_is_raised_on_the_cpu_only_if_the_spec_says_so(
+    monkeypatch: pytest.MonkeyPatch, allow: str, raised: bool
+) -> None:
+    desk = Desk(Inherit(nice=True), f"[allow]\nuids = [1001]\n{allow}\n")
+    on_display(desk, monkeypatch)
+    followed: list[int | None] = []
+    monkeypatch.setattr(Niceness, "follow", lambda self, level: followed.append(level))
+    desk.displays = {CLIENT}
+    for uid in (0, 1001):
+        desk.listeners = [Peer(WINDOWS, uid, uid)]
+        client = desk.join(f"client {uid}", CLIENT, 9, uid=uid)
+        desk.enter(client, 0, 0)
+        assert bool(followed) == (raised or uid == 0)
+        desk.dies(client, 0)
+        followed.clear()
+    desk.close()
 
 
 def test_a_new_engine_knows_no_requests(desk: Desk) -> None:

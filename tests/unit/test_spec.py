@@ -2,7 +2,8 @@
 
 import json
 import tomllib
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -487,3 +488,46 @@ focus = "b"
         (6, "task[0].groups[2].cost"),
         (10, "event[0].focus"),
     ]
+
+
+# -- what others may do ------------------------------------------------------------------------
+
+
+def test_the_rights_of_others_are_read() -> None:
+    allowed = parse_spec("""
+[allow]
+uids = [1000]
+groups = ["video"]
+priority = 5
+channels = 20
+policies = ["fifo"]
+pools = ["bombs"]
+reserves = 3
+limit = 12.5
+nice = true
+[[task]]
+name = "bomb"
+reserve = { capacity = "1ms", period = "10ms", shared = "bombs" }
+""").allowed
+    expected = (1000,), ("video",), 5, 20, ("fifo",), ("bombs",), 3, Fraction(1, 8), True
+    assert astuple(allowed) == expected
+    assert parse_spec("[allow]\n").allowed.limit is None
+
+
+def test_mistakes_in_the_rights_of_others_are_told_with_their_lines() -> None:
+    found = problems("""
+[allow]
+uids = ["ann"]
+policies = ["fast"]
+pools = ["nobody's"]
+limit = 101
+reserves = 0
+nice = 1
+""")
+    keys = ["uids", "policies", "pools", "limit", "reserves", "nice"]
+    assert sorted(found) == sorted(
+        (line, f"allow.{key}", shown)
+        for line, key, shown in zip(
+            range(3, 9), keys, ["['ann']", "'fast'", '"nobody\'s"', "101", "0", "1"], strict=True
+        )
+    )

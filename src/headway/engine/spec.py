@@ -17,14 +17,17 @@ The first entry that matches a name counts. A file with a mistake is refused as 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from fractions import Fraction
 from typing import Any
 
 from headway.engine.model import DEFAULT_LEVEL, MAX_LEVEL
 from headway.engine.policies import policies
 from headway.engine.priorities import PriorityRule
 from headway.engine.reading import Path, Report, Table, locate, parse_toml, shown
+from headway.engine.reserves import ReserveSpec
 from headway.engine.settings import (
     Pools,
     ReserveWish,
@@ -59,7 +62,17 @@ class Allowed:
     priority: int = DEFAULT_LEVEL
     """The highest priority level they may ask for."""
     channels: int | None = None
-    """Connections that one user may have at a time."""
+    """Connections, and so tasks, that one user may have at a time."""
+    policies: tuple[str, ...] = ()
+    """Policies that pass more important tasks, and may be used all the same."""
+    pools: tuple[str, ...] = ()
+    """Pools of this file that they may join."""
+    reserves: int | None = None
+    """Reserves that one user may have at a time."""
+    limit: Fraction | None = None
+    """How much of the GPU the reserves of one user may come to."""
+    nice: bool = False
+    """Whether their window servers may be raised on the CPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +121,7 @@ def is_line_form(text: str) -> bool:
 def _read(document: dict[str, Any], report: Report) -> Spec:
     top = Table(document, (), report)
     settings = read_settings(top)
-    allowed = _read_allowed(top.table("allow"))
+    allowed_table = top.table("allow")
     pools = Pools(report)
     taken: dict[str, Path] = {}
     entries = []
@@ -123,24 +136,45 @@ def _read(document: dict[str, Any], report: Report) -> Spec:
         pools.check(entry.reserve.spec, name, table.path)
         table.close()
         entries.append(entry)
+    allowed = _read_allowed(allowed_table, {e.reserve.spec for e in entries})
     top.close()
     return Spec(settings, tuple(entries), allowed)
 
 
-def _read_allowed(table: Table | None) -> Allowed:
+def _read_allowed(table: Table | None, reserves: Collection[ReserveSpec | None]) -> Allowed:
     if table is None:
         return Allowed()
-    uids, groups = table.take("uids") or [], table.take("groups") or []
+    uids = table.take("uids") or []
     if not isinstance(uids, list) or not all(type(uid) is int and uid >= 0 for uid in uids):
         table.bad("uids", shown(uids), "a list of user numbers such as [1000, 1001]")
         uids = []
-    if not isinstance(groups, list) or not all(isinstance(name, str) for name in groups):
-        table.bad("groups", shown(groups), 'a list of group names such as ["video"]')
-        groups = []
-    priority = table.integer("priority", DEFAULT_LEVEL, least=-MAX_LEVEL, most=MAX_LEVEL)
-    channels = table.integer("channels", 0, least=1, most=1_000_000) or None
+    shared = sorted({spec.shared for spec in reserves if spec is not None and spec.shared})
+    limit = table.number("limit", -1, least=0, most=100)
+    allowed = Allowed(
+        tuple(uids),
+        _names(table, "groups", None, 'a list of group names such as ["video"]'),
+        table.integer("priority", DEFAULT_LEVEL, least=-MAX_LEVEL, most=MAX_LEVEL),
+        table.integer("channels", 0, least=1, most=1_000_000) or None,
+        _names(table, "policies", policies(), f"a list of policies: {', '.join(policies())}"),
+        _names(table, "pools", shared, "a list of pools that reserves of this file share"),
+        table.integer("reserves", 0, least=1, most=1_000_000) or None,
+        None if limit < 0 else Fraction(str(limit)) / 100,
+        table.boolean("nice", False),
+    )
     table.close()
-    return Allowed(tuple(uids), tuple(groups), priority, channels)
+    return allowed
+
+
+def _names(table: Table, key: str, known: Collection[str] | None, expected: str) -> tuple[str, ...]:
+    """A list of names, of these if there are such."""
+    found = table.take(key) or []
+    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+        table.bad(key, shown(found), expected)
+        return ()
+    unknown = [name for name in found if known is not None and name not in known]
+    if unknown:
+        table.bad(key, shown(unknown[0]), expected)
+    return tuple(found)
 
 
 def _read_lines(text: str, report: Report) -> list[tuple[dict[str, Any], int]]:

@@ -38,6 +38,9 @@ class Policy(ABC):
     """A promise: `admits` is always true for the first ready group when the GPU is idle."""
     passes_equals: bool = False
     """Whether a task may go on past ready tasks that are as important as it is."""
+    keeps_rank: bool = False
+    """A promise: its groups are asked in the order of rank, and none goes onto a busy GPU while a
+    more important one is ready. Users to whom a spec gives no other right may choose it."""
     at_once: bool = False
     """Whether a group that `admits` would let go may go with the asking, before the answer."""
     decides: bool = True

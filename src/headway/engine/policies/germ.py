@@ -17,6 +17,7 @@ class Germ(Policy):
     """PRT's order, but decisions only at ticks: TimeGraph §6.3's model of GERM, 1 ms by default."""
 
     needs_idle = True
+    keeps_rank = True
 
     def __init__(self, tick_ns: int = 1_000_000) -> None:
         self.tick_ns = tick_ns

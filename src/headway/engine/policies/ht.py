@@ -20,6 +20,7 @@ class Ht(HoldOff):
     """
 
     passes_equals = True
+    keeps_rank = True
 
     def admits(self, group: Group, gpu: Gpu, engine: Engine) -> bool:
         if not gpu.online:

@@ -16,6 +16,7 @@ class Prt(HoldOff):
     """Every group waits for an idle GPU; then the most important one goes (TimeGraph §4.1)."""
 
     needs_idle = True
+    keeps_rank = True
 
     def admits(self, group: Group, gpu: Gpu, engine: Engine) -> bool:
         return not gpu.online

@@ -27,8 +27,9 @@ from headway.engine.inheritance import Request
 from headway.engine.model import BACKGROUND_LEVEL, Task
 from headway.engine.priorities import Fixed
 from headway.live.desktop.niceness import Niceness
-from headway.live.desktop.xserver import display_of, listener_of, name_of
+from headway.live.desktop.xserver import display_of, listeners_of, name_of
 from headway.live.gate.channel import Channel, Peer
+from headway.live.identity.rights import Rights
 from headway.live.server.loop import Loop
 from headway.live.wire.protocol import AWAIT, ENTER, TELL, YIELD, Message
 
@@ -89,16 +90,16 @@ class Servers:
         engine: Engine,
         loop: Loop,
         inherit: Inherit,
-        may_manage: Callable[[Peer, int], bool],
+        rights: Rights,
         take_back: Callable[[Channel, int], None],
     ) -> None:
         self.engine = engine
         self.inherit = inherit
         self._loop = loop
-        self._may_manage = may_manage
+        self._rights = rights
         self._take_back = take_back
-        self.known: dict[str, WindowServer] = {}
-        """By display."""
+        self.known: dict[tuple[str, int], WindowServer] = {}
+        """By display and process: more than one may listen there, each at an address of its own."""
         self._channels: dict[int, dict[Channel, None]] = {}
         """By process."""
         self._used: dict[Channel, WindowServer] = {}
@@ -115,7 +116,7 @@ class Servers:
         if not self.inherit.watch:
             return
         display = display_of(channel.peer.pid)
-        server = self._find(display) if display else None
+        server = self._find(display, channel.peer) if display else None
         if server is not None and server.peer.pid != channel.peer.pid:
             server.clients.add(channel)
             self._used[channel] = server
@@ -136,18 +137,20 @@ class Servers:
             if not server.clients:
                 self._forget(server, now_ns)
 
-    def _find(self, display: str) -> WindowServer | None:
-        """The server of a display; it is remembered while it lives and somebody uses it."""
-        if display in self.known:
-            return self.known[display]
-        peer = listener_of(display)
-        if peer is None or peer.pid <= 0:
+    def _find(self, display: str, client: Peer) -> WindowServer | None:
+        """The server of a client's display; it is remembered while it lives and somebody uses it. A
+        process of some other user that listens there is not the client's server."""
+        for server in self.known.values():
+            if server.display == display and self._rights.may_serve(server.peer, client):
+                return server
+        peer = next((p for p in listeners_of(display) if self._rights.may_serve(p, client)), None)
+        if peer is None:
             return None
         try:
             pidfd = os.pidfd_open(peer.pid)
         except OSError:
             return None
-        server = self.known[display] = WindowServer(display, peer, pidfd)
+        server = self.known[display, peer.pid] = WindowServer(display, peer, pidfd)
         over = partial(self._server_over, server)
         self._loop.watch(pidfd, over, over)
         return server
@@ -165,9 +168,10 @@ class Servers:
         self._forget(server, now_ns)
 
     def _forget(self, server: WindowServer, now_ns: int) -> None:
-        if self.known.get(server.display) is not server:
+        key = server.display, server.peer.pid
+        if self.known.get(key) is not server:
             return
-        del self.known[server.display]
+        del self.known[key]
         server.niceness.close()
         if server.task is not None:
             self.engine.remove_task(server.task, now_ns)
@@ -269,7 +273,7 @@ class Servers:
             pid = server.peer.pid
         others = [c for c in self._channels.get(pid, ()) if c.peer.pid != channel.peer.pid]
         if server is None:
-            others = [c for c in others if self._may_manage(channel.peer, c.peer.uid)]
+            others = [c for c in others if self._rights.may_manage(channel.peer, c.peer.uid)]
         for context in others[:MOST_TASKS]:
             self._serves(context, now_ns)
         tasks = [c.task for c in others[:MOST_TASKS] if c.task is not None]
@@ -290,7 +294,7 @@ class Servers:
 
     def _follow(self, server: WindowServer) -> None:
         """Its CPU priority is that of whom it works for."""
-        if not self.inherit.nice:
+        if not self.inherit.nice or not self._rights.may_be_nice(server.peer):
             return
         tasks = {r.server for c in server.clients for r in self._requests(c)}
         inherited = [t.priority for t in tasks if t.alive and t.rank != t.base_rank]

@@ -6,11 +6,14 @@ credentials of a connection of our own, which says nothing and ends at once.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+import signal
 import socket
 from pathlib import Path
 
-from headway.live.gate.channel import Peer, peer_of
+from headway.live.gate.channel import Peer, peer_of, pidfd_of
 
 _LOCAL = re.compile(r"(?:unix)?:(\d{1,5})(?:\.\d+)?")
 _FOLDER = "/tmp/.X11-unix"  # noqa: S108 - where X servers listen
@@ -30,18 +33,38 @@ def display_of(pid: int) -> str:
     return ""
 
 
-def listener_of(display: str) -> Peer | None:
-    """Who listens there. Never waits: a server that has no room for us has none today."""
+def listeners_of(display: str) -> list[Peer]:
+    """Who listens there, at the abstract address and at the path: anybody may do so at either that
+    is free. Never waits: a server that has no room for us has none today."""
     path = f"{_FOLDER}/X{display[1:]}"
+    found: list[Peer] = []
     for address in ("\0" + path, path):
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.setblocking(False)
-            try:
+            with contextlib.suppress(OSError):
                 connection.connect(address)
-                return peer_of(connection)
-            except OSError:
-                continue
-    return None
+                peer = peer_of(connection)
+                if peer.pid > 0 and peer not in found and _is_alive(connection, peer):
+                    found.append(peer)
+    return found
+
+
+def _is_alive(connection: socket.socket, peer: Peer) -> bool:
+    """Whether the process that began to listen is there still: its number may be another's by now,
+    and the socket somebody else's."""
+    try:
+        pidfd = pidfd_of(connection, peer)
+    except OSError:
+        return False
+    try:
+        signal.pidfd_send_signal(pidfd, 0)
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(pidfd)
+    return True
 
 
 def name_of(pid: int) -> str:

@@ -35,6 +35,16 @@ def peer_of(connection: socket.socket) -> Peer:
     return Peer(*_CREDENTIALS.unpack(raw))
 
 
+def pidfd_of(connection: socket.socket, peer: Peer) -> int:
+    """A descriptor of the process at the other end. It comes with the connection where the kernel
+    can do that, because a number may belong to another process by now. OSError if there is none."""
+    try:
+        raw = connection.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD, 4)
+    except OSError:
+        return os.pidfd_open(peer.pid)
+    return int.from_bytes(raw, sys.byteorder)
+
+
 class Channel(Client):
     """One connection. Until it has said hello it has no task."""
 
@@ -70,16 +80,11 @@ class Channel(Client):
 
     def open_pidfd(self) -> int:
         """Death is learned from the kernel, not only from a closed socket: a forked child may keep
-        that open. The descriptor comes with the connection where the kernel can do that, because a
-        number may belong to another process by now."""
+        that open."""
         try:
-            raw = self.socket.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD, 4)
-            self.pidfd = int.from_bytes(raw, sys.byteorder)
-        except OSError:
-            try:
-                self.pidfd = os.pidfd_open(self.peer.pid)
-            except OSError:  # it is dead already, or not visible from here; the socket will tell
-                self.pidfd = -1
+            self.pidfd = pidfd_of(self.socket, self.peer)
+        except OSError:  # it is dead already, or not visible from here; the socket will tell
+            self.pidfd = -1
         return self.pidfd
 
     def close(self) -> None:

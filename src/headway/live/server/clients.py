@@ -56,7 +56,7 @@ class Clients:
     def accept(self, connection: socket.socket) -> None:
         daemon, peer = self._daemon, peer_of(connection)
         # Those for whom there is no room hear it at once, and go unmanaged without waiting.
-        if len(daemon.channels) >= daemon.room or not daemon.registry.arrive(peer):
+        if len(daemon.channels) >= daemon.room or not daemon.registry.rights.arrive(peer):
             daemon.refused += 1
             connection.close()
             return
@@ -157,7 +157,7 @@ class Clients:
         daemon.loop.unwatch(channel.socket.fileno())
         if channel.pidfd >= 0:
             daemon.loop.unwatch(channel.pidfd)
-        daemon.registry.leave(channel.peer)
+        daemon.registry.rights.leave(channel.peer)
         # The other side hears it now, though the descriptor goes at the end of the turn.
         with contextlib.suppress(OSError):
             channel.socket.shutdown(socket.SHUT_RDWR)

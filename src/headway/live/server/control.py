@@ -50,7 +50,7 @@ class Control:
 
     def accept(self, connection: socket.socket) -> None:
         peer = peer_of(connection)
-        if not self._daemon.registry.may_connect(peer):
+        if not self._daemon.registry.rights.may_connect(peer):
             self._daemon.refused += 1
             connection.close()
             return
@@ -192,8 +192,9 @@ class Control:
 
     def _wish(self, request: Request, peer: Peer) -> Wish:
         wish = requests.wish(request, peer.uid)
-        if wish.priority is not None and not self._daemon.registry.may_raise(peer, wish.priority):
-            raise Refusal("this user may not go above the default priority")
+        _, problem = self._daemon.registry.rights.within(peer, wish)
+        if problem:
+            raise Refusal(problem)
         return wish
 
     def do_status(self, request: Request, peer: Peer) -> dict[str, Any]:
@@ -216,7 +217,7 @@ class Control:
         return found
 
     def do_stop(self, request: Request, peer: Peer) -> dict[str, Any]:
-        if not self._daemon.registry.may_manage(peer, -1):
+        if not self._daemon.registry.rights.may_rule(peer):
             raise Refusal("only the user of the daemon may stop it")
         self._daemon.stop()
         return {}
@@ -224,7 +225,7 @@ class Control:
     def do_trace(self, request: Request, peer: Peer) -> dict[str, Any]:
         """After the answer every event goes to this caller, until it closes its side."""
         daemon = self._daemon
-        if not daemon.registry.may_manage(peer, -1):
+        if not daemon.registry.rights.may_rule(peer):
             raise Refusal("only the user of the daemon may record what it does")
         assert self._asking is not None
         daemon.arbiter.pump(time.monotonic_ns())
@@ -232,6 +233,8 @@ class Control:
         return {}
 
     def do_reload(self, request: Request, peer: Peer) -> dict[str, Any]:
+        if not self._daemon.registry.rights.may_rule(peer):
+            raise Refusal("only the user of the daemon may have its spec read again")
         problem = self._daemon.reload()
         if problem:
             raise Refusal(problem)
@@ -247,22 +250,18 @@ class Control:
         """Change policy, priority or reserve of tasks that run."""
         daemon = self._daemon
         wanted = requests.text(request, "task") or ""
-        channels = self._named(wanted)
-        if not all(daemon.registry.may_manage(peer, c.peer.uid) for c in channels):
+        rights = daemon.registry.rights  # a name may be another user's too; only one's own is meant
+        channels = [c for c in self._named(wanted) if rights.may_manage(peer, c.peer.uid)]
+        if not channels:
             raise Refusal(f"{wanted!r} belongs to another user")
-        policy, priority, reserve = (
-            requests.policy(request),
-            requests.priority(request),
-            requests.reserve(request),
-        )
-        if priority is not None and not daemon.registry.may_raise(peer, priority):
-            raise Refusal("this user may not go above the default priority")
+        wish = self._wish(request, peer)
+        policy, priority, reserve = wish.policy, wish.priority, wish.reserve
         now_ns = time.monotonic_ns()
         try:
             for channel in channels:
                 assert channel.task is not None
                 if reserve is not None:  # first: it is what may be turned away
-                    why = daemon.registry.change_reserve(channel, reserve, now_ns)
+                    why = daemon.registry.change_reserve(channel, reserve, peer.uid, now_ns)
                     if why:
                         raise Refusal(why)
                 if policy is not None:

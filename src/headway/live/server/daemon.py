@@ -33,7 +33,8 @@ from headway.live.desktop.servers import Inherit, Servers
 from headway.live.devices.mps import MEANING, Mps
 from headway.live.gate.arbiter import Arbiter, Bounds
 from headway.live.gate.channel import Channel
-from headway.live.identity.registry import Allow, Registry
+from headway.live.identity.registry import Registry
+from headway.live.identity.rights import Allow
 from headway.live.identity.wishes import Address
 from headway.live.server import startup
 from headway.live.server.clients import Clients
@@ -99,7 +100,6 @@ class Daemon:
         self.clients = Clients(self)
         self.engine = self._new_engine()
         self.arbiter = Arbiter(self.engine, self.clients.grant, self._bounds)
-        allow = allow or Allow.by(self.spec_file.spec.allowed)
         inherit = inherit or Inherit()
         self.registry = Registry(self.engine, self.spec_file.spec, allow, inherit, folder)
         self.loop = Loop()
@@ -107,7 +107,7 @@ class Daemon:
             self.engine,
             self.loop,
             inherit,
-            self.registry.may_manage,
+            self.registry.rights,
             lambda channel, now_ns: self.arbiter.take_back(channel, now_ns),
         )
         self.control = Control(self)
@@ -121,6 +121,8 @@ class Daemon:
         self._in_doubt = False
         self._beat_ns = 0
         self._listeners: list[Listener] = []
+        self._paths: list[Path] = []
+        """Sockets that programs and commands know."""
         self.since_ns = time.monotonic_ns()
         self._had_launches = False
         self._launched: set[int] = set()
@@ -151,6 +153,7 @@ class Daemon:
             startup.lock(stack, self.folder)
             self.registry.tidy()
             self.room, self.control.room = startup.make_room(metrics=self._metrics is not None)
+            self.registry.rights.room = self.room
             if self.mps is not None:
                 log(MEANING)
                 self.mps.start()
@@ -194,8 +197,14 @@ class Daemon:
             raise DaemonError(f"{path}: {error.strerror or error}") from None
         stack.callback(listener.close)
         self._listeners.append(listener)
-        if self.registry.allow.uids or self.registry.allow.gids:  # who they are is asked later
-            path.chmod(0o666)
+        self._paths.append(path)
+        self._open_doors()
+
+    def _open_doors(self) -> None:
+        """Others may knock if the spec names some; who they are is asked then."""
+        if self.registry.rights.serves_others:
+            for path in self._paths:
+                path.chmod(0o666)
             self.folder.chmod(0o711)
 
     def _serve_metrics(self, stack: contextlib.ExitStack, address: Address) -> None:
@@ -224,6 +233,8 @@ class Daemon:
     def _take_spec(self, changed: bool) -> None:
         if changed:
             self.registry.replace(self.spec_file.spec)
+            with contextlib.suppress(OSError):  # somebody removed the sockets
+                self._open_doors()
 
     def refresh_spec(self) -> None:
         """The file counts for every new channel as it is then."""

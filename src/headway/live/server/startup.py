@@ -23,9 +23,12 @@ class DaemonError(RuntimeError):
 
 
 def lock(stack: contextlib.ExitStack, folder: Path) -> None:
-    """One daemon a folder; others read there which process it is."""
-    file = stack.enter_context(paths.lock_file(folder).open("a+"))
+    """One daemon a folder. The file is this user's alone: whoever may open it may lock it too, and
+    then no daemon could start."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    file = stack.enter_context(os.fdopen(os.open(paths.lock_file(folder), flags, 0o600), "r+"))
     try:
+        os.fchmod(file.fileno(), 0o600)  # an older daemon may have made it
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         raise DaemonError(f"{folder}: a daemon is running there already") from None
