@@ -19,6 +19,7 @@ COMMANDS = {
     "daemon": "Serve programs that run under Headway.",
     "doctor": "Look at everything that Headway needs, and say how to put it right.",
     "explain": "Say why a program waits, and what it waited for.",
+    "locks": "Run a token allocator alone and show who gets what when.",
     "papers": "Run the papers' experiments and check their claims.",
     "plot": "Draw a trace as vector pictures.",
     "policies": "List policies, priority rules, predictors and programs.",
