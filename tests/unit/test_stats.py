@@ -19,7 +19,16 @@ from headway.engine.priorities import Fixed
 from headway.engine.reserves import ReserveSpec
 from headway.live.watch import stats as stats_module
 from headway.live.watch.stats import MAX_FPS, Stats
-from headway.live.watch.window import MAX_CAUSES, SLOT_NS, SLOTS, Window, bucket_of, bucket_top
+from headway.live.watch.window import (
+    MAX_CAUSES,
+    SLOT_NS,
+    SLOTS,
+    Cause,
+    Slot,
+    Window,
+    bucket_of,
+    bucket_top,
+)
 from headway.sim.run import simulate
 from headway.sim.scenario import parse_scenario, read_scenario
 from tests.integration.command import ROOT
@@ -230,6 +239,49 @@ def test_a_wait_over_very_many_changes_is_laid_over_the_last_of_them() -> None:
     assert sum(causes.values()) == 100_000
     assert causes["gpu", "one"] == causes["gpu", "two"] == 6000
     assert causes["others", ""] == 88_000
+
+
+@pytest.mark.parametrize("turns", [400, 40_000])
+def test_of_a_long_wait_over_very_many_changes_most_is_told_about_right(turns: int) -> None:
+    """Three quarters of it one has the GPU, the rest of it two; half a second in all."""
+    bench = Bench()
+    victim, one, two = bench.task("victim", -1), bench.task("one"), bench.task("two")
+    turn_ns = 500 * MS // turns
+    bench.submit(one, 0)
+    bench.submit(victim, 0)
+    for turn in range(1, turns):
+        now, before = (two, one) if turn % 4 == 3 else (one, two if turn % 4 == 0 else one)
+        if now is not before:
+            bench.submit(now, turn * turn_ns)
+            bench.complete(before, turn * turn_ns)
+    causes = bench.causes(victim, 500 * MS)
+    assert sum(causes.values()) == 500 * MS
+    known_ns = 500 * MS - causes.get(("others", ""), 0)
+    assert known_ns > 500 * MS * min(turns, 16_384) // turns * 3 // 4, "as far as changes are kept"
+    assert 0.5 * known_ns < causes["gpu", "one"] < 0.95 * known_ns
+
+
+def test_a_grant_costs_no_more_after_a_long_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = 0
+    add_cause = Slot.add_cause
+
+    def counted(slot: Slot, cause: Cause, duration_ns: int) -> None:
+        nonlocal looks
+        looks += 1
+        add_cause(slot, cause, duration_ns)
+
+    monkeypatch.setattr(Slot, "add_cause", counted)
+    bench = Bench()
+    victim = bench.task("victim", -1)
+    others = [bench.task(f"t{number}") for number in range(500)]
+    bench.submit(others[0], 0)
+    bench.submit(victim, 0)
+    for turn in range(1, 500):
+        bench.submit(others[turn], turn * MS)
+        bench.complete(others[turn - 1], turn * MS)
+    looks = 0
+    bench.complete(others[-1], 500 * MS)
+    assert 0 < looks <= 50
 
 
 def test_a_new_engine_starts_from_nothing() -> None:

@@ -2,13 +2,15 @@
 
 An observer like any other, so it can be tried on simulated runs. Every event costs about the same
 however many tasks there are. Who held the GPU when is kept in one short list for all; a wait that
-ends is laid over it. A wait that saw very many changes is laid over the last of them, and the rest
-of it is for "others".
+ends is laid over it. A wait that saw very many changes is laid over the last of them; what is left
+of it is for whoever had the GPU at some instants within, and of a short wait for "others".
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter, deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from headway.engine.events import Observer
@@ -19,11 +21,15 @@ BUDGET = Cause("budget")
 FREE = Cause("free")
 """The GPU was idle and kept for nobody: the policy let it wait."""
 
-_CHANGES = 1024
+_CHANGES = 16_384
+"""Half a second of the busiest GPU; a wait is accounted for when it ends, however long it was."""
 _MASK = _CHANGES - 1
-_STEPS = 12
-"""Changes of the holder that any wait is laid over; a longer wait gets one more for each ms."""
+_STEPS, _MOST_STEPS = 12, 24
+"""Changes of the holder that any wait is laid over; a longer wait gets one more for each ms, up to
+so many. Those who wait longest are many, and their grants must not cost more than others'."""
 _STEP_NS = 1_000_000
+_SAMPLES = 16
+"""Instants of the rest of a long wait that are looked at, one for each ms of it at most."""
 FRAME_MARK_NS = 500_000_000
 FRAME_MARKS = 4
 MAX_FPS = 100_000
@@ -50,7 +56,6 @@ class TaskStats:
         """What others wait for while it is on the GPU."""
         self.keeps = Cause("holdoff", task.name)
         """And while the GPU is kept free for it."""
-        self.waits = False
         self.mark_ns = 0
         """Up to here its wait is accounted for."""
         self.blocked = False
@@ -92,10 +97,12 @@ class Stats(Observer):
 
     def __init__(self) -> None:
         self.tasks: dict[Task, TaskStats] = {}
+        self._waiting: dict[Task, TaskStats] = {}
         self._forget()
 
     def _forget(self) -> None:
         self.tasks.clear()
+        self._waiting.clear()
         self._since_ns: int | None = None
         self._gpu = Window()
         self._slot = 0
@@ -120,13 +127,14 @@ class Stats(Observer):
 
     def task_removed(self, task: Task, now_ns: int) -> None:
         self.tasks.pop(task, None)
+        self._waiting.pop(task, None)
 
     def submitted(self, group: Group, now_ns: int) -> None:
         if now_ns >= self._slot_ends_ns:
             self._next_slot(now_ns)
         task = group.task
         entry = self.tasks[task]
-        entry.waits = True
+        self._waiting[task] = entry
         entry.mark_ns = entry.ready_ns = now_ns
         entry.blocked = task.reserve is not None and not task.reserve.lets_through(group)
 
@@ -135,7 +143,7 @@ class Stats(Observer):
             self._next_slot(now_ns)
         entry = self.tasks[group.task]
         self._settle(entry, group, now_ns, ready=not entry.blocked)
-        entry.waits = False
+        self._waiting.pop(group.task, None)
 
     def dispatched(self, group: Group, now_ns: int) -> None:
         if now_ns >= self._slot_ends_ns:
@@ -146,9 +154,12 @@ class Stats(Observer):
             slot = entry.window.slot(self._slot)
         if entry.blocked:
             self._settle(entry, group, now_ns, ready=True)
-        elif entry.mark_ns < now_ns:
-            self._blame(slot, entry.mark_ns, now_ns)
-        entry.waits = False
+        elif entry.mark_ns >= self._slot_ends_ns - SLOT_NS:
+            if entry.mark_ns < now_ns:
+                self._blame(slot, entry.mark_ns, now_ns)
+        else:
+            self._blame_slots(entry, now_ns)
+        self._waiting.pop(group.task, None)
         if group.leased:
             entry.leased = True
             entry.sampled_ns = 0
@@ -216,34 +227,50 @@ class Stats(Observer):
     def _out_of_budget(self, charged: Task, now_ns: int) -> None:
         """A pool was charged: those of its members who are ready no longer waited for others until
         now, and wait for their budget from here on."""
-        if charged.reserve is None:
+        reserve = charged.reserve
+        if reserve is None or (reserve.spec.kind == "pe" and reserve.budget_ns > 0):
             return
-        for task, group in charged.reserve.waiting.items():
+        for task, group in reserve.waiting.items():
             if not task.in_ready_queue:
                 self._settle(self.tasks[task], group, now_ns, ready=False)
 
     def _settle(self, entry: TaskStats, group: Group, until_ns: int, *, ready: bool) -> None:
         """Account for a wait up to here. `ready`: it is not out of budget now."""
-        slot = entry.window.slot(self._slot)
         if entry.blocked:
             woke = ready or group.ready_ns != entry.ready_ns
             end_ns = min(group.ready_ns, until_ns) if woke else until_ns
-            if end_ns > entry.mark_ns:
-                slot.add_cause(BUDGET, end_ns - entry.mark_ns)
-                entry.mark_ns = end_ns
+            for slot, since_ns, to_ns in self._slots(entry, end_ns):
+                slot.add_cause(BUDGET, to_ns - since_ns)
+            entry.mark_ns = max(entry.mark_ns, end_ns)
             entry.blocked = not woke or group.ready_ns > until_ns
-        if not entry.blocked and entry.mark_ns < until_ns:
-            self._blame(slot, entry.mark_ns, until_ns)
+        if not entry.blocked:
+            self._blame_slots(entry, until_ns)
         entry.mark_ns = until_ns
         if not ready:
             entry.blocked = True
             entry.ready_ns = group.ready_ns
 
+    def _blame_slots(self, entry: TaskStats, until_ns: int) -> None:
+        """Long waits count in every second they last."""
+        for slot, since_ns, to_ns in self._slots(entry, until_ns):
+            self._blame(slot, since_ns, to_ns)
+
+    def _slots(self, entry: TaskStats, until_ns: int) -> Iterator[tuple[Slot, int, int]]:
+        """The slots that a wait is in since it was last accounted for, and from when to when; what
+        is older than the window is gone."""
+        start_ns = max(entry.mark_ns, (self._slot - SLOTS + 1) * SLOT_NS)
+        while start_ns < until_ns:
+            number = min(start_ns // SLOT_NS, self._slot)
+            end_ns = until_ns if number == self._slot else min(until_ns, (number + 1) * SLOT_NS)
+            yield entry.window.slot(number), start_ns, end_ns
+            start_ns = end_ns
+
     def _blame(self, slot: Slot, start_ns: int, end_ns: int) -> None:
         """Lay a wait over who held the GPU, from its end backward."""
         causes, times_ns, holders = slot.causes, self._times_ns, self._holders
         last = self._count - 1
-        steps = min(_STEPS + (end_ns - start_ns) // _STEP_NS, _CHANGES, self._count)
+        steps = min(_STEPS + (end_ns - start_ns) // _STEP_NS, max(_STEPS, _MOST_STEPS))
+        steps = min(steps, _CHANGES, self._count)
         for place in range(last, last - steps, -1):
             since_ns = times_ns[place & _MASK]
             if since_ns < end_ns:
@@ -257,23 +284,34 @@ class Stats(Observer):
                 if end_ns == start_ns:
                     break
         else:
+            self._sample(slot, start_ns, end_ns)
+
+    def _sample(self, slot: Slot, start_ns: int, end_ns: int) -> None:
+        """Lay what is left of a wait over who held the GPU at some instants of it, each somewhere
+        within an equal part: at equal distances they could fall into step with the programs."""
+        first_ns, count = start_ns, min(_SAMPLES, (end_ns - start_ns) // _STEP_NS)
+        for number in range(count):
+            part_ns = (end_ns - start_ns) // (count - number)
+            somewhere = (first_ns + number) * 0x9E3779B1 >> 16 & 1023
+            holder = self._holder_at(start_ns + part_ns * somewhere // 1024)
+            slot.add_cause(holder, part_ns)
+            start_ns += part_ns
+        if start_ns < end_ns:
             slot.add_cause(OTHERS, end_ns - start_ns)
 
-    def _next_slot(self, now_ns: int) -> None:
-        """Long waits count in every second they last."""
-        number = now_ns // SLOT_NS
-        self._slot = max(self._slot, number - SLOTS)
-        while self._slot < number:
-            end_ns = (self._slot + 1) * SLOT_NS
-            self._settle_all(end_ns)
-            self._slot += 1
-        self._slot_ends_ns = (number + 1) * SLOT_NS
+    def _holder_at(self, at_ns: int) -> Cause:
+        """Who was waited for then. The list is a ring: from its oldest entry its times ascend to
+        its end, and then from its beginning."""
+        oldest = self._count & _MASK if self._count > _CHANGES else 0
+        low, high = oldest, min(self._count, _CHANGES)
+        if oldest and at_ns >= self._times_ns[0]:
+            low, high = 0, oldest
+        place = bisect_right(self._times_ns, at_ns, low, high) - 1
+        return self._holders[place] if place >= low else OTHERS
 
-    def _settle_all(self, now_ns: int) -> None:
-        for task, entry in self.tasks.items():
-            group = task.waiting
-            if entry.waits and group is not None and entry.mark_ns < now_ns:
-                self._settle(entry, group, now_ns, ready=task.in_ready_queue)
+    def _next_slot(self, now_ns: int) -> None:
+        self._slot = now_ns // SLOT_NS
+        self._slot_ends_ns = (self._slot + 1) * SLOT_NS
 
     # -- what the driver sees ----------------------------------------------------------------
 
@@ -290,11 +328,14 @@ class Stats(Observer):
 
     # -- questions ---------------------------------------------------------------------------
 
-    def update(self, now_ns: int) -> None:
-        """Account for waits that go on, before questions are asked."""
+    def update(self, now_ns: int, tasks: Iterable[Task] | None = None) -> None:
+        """Account for waits that go on, before questions are asked: of these tasks, or of all."""
         if now_ns >= self._slot_ends_ns:
             self._next_slot(now_ns)
-        self._settle_all(now_ns)
+        for task in list(self._waiting) if tasks is None else tasks:
+            entry, group = self._waiting.get(task), task.waiting
+            if entry is not None and group is not None and entry.mark_ns < now_ns:
+                self._settle(entry, group, now_ns, ready=task.in_ready_queue)
 
     def span_ns(self, now_ns: int, slots: int = SLOTS) -> int:
         """How long the window is: whole seconds and a part of one, less at the beginning."""
