@@ -12,11 +12,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from headway.engine.locks.affinity import Affinity
 from headway.engine.locks.cluster_locks import make_allocator
 from headway.engine.locks.clusters import Clusters
 from headway.engine.locks.jobs import Job, LockError, Place
+from headway.engine.locks.predictor import CostPredictor
 from headway.engine.locks.settings import AllocatorSettings, preset
 from headway.engine.locks.tokens import TokenAllocator
+from headway.engine.locks.topology import Topology
 from headway.sim.gpusync.lock_file import LockPlan, parse_lock_file
 from headway.sim.gpusync.lock_run import LockRun, Step
 from tests import token_reference
@@ -250,14 +253,29 @@ class Machine(RuleBasedStateMachine):
         top=st.integers(1, 6),
         cap=st.integers(1, 12),
         order=st.sampled_from(["donation", "donation", "priority"]),
+        homes=st.none() | st.lists(st.integers(0, 9), min_size=20, max_size=20),
     )
     def make(
-        self, devices: int, rho: int, length: int | None, top: int, cap: int, order: str
+        self,
+        devices: int,
+        rho: int,
+        length: int | None,
+        top: int,
+        cap: int,
+        order: str,
+        homes: list[int] | None,
     ) -> None:
         tokens = devices * rho
         limit = None if length is None else min(cap, tokens * length)
+        self.affinity = None
+        if homes is not None:
+            self.affinity = Affinity(CostPredictor(), Topology(devices), tokens, devices)
+            for task, number in enumerate(homes):
+                self.affinity.settle(task, number % devices)
+                self.affinity.predictor.observe(task, 0, 100 + number)
+                self.affinity.predictor.observe(task, 1, 120 + 30 * number)
         self.locks: TokenAllocator = make_allocator(
-            AllocatorSettings(tokens, devices, top, length, limit, order)
+            AllocatorSettings(tokens, devices, top, length, limit, order), self.affinity
         )
 
     def some(self, number: int) -> Job | None:
@@ -265,7 +283,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(priority=st.integers(0, 6))
     def request(self, priority: int) -> None:
-        job = Job(self.count, priority, self.count)
+        job = Job(self.count, priority, self.count, task=self.count % 25)
         self.count += 1
         self.asked.append(job)
         self.locks.request(job)
@@ -343,8 +361,14 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def no_token_is_idle_beside_a_waiter(self) -> None:
-        if hasattr(self, "locks") and not all(self.locks.queues):
+        if hasattr(self, "locks") and self.affinity is None and not all(self.locks.queues):
             assert all(len(queue) <= 1 for queue in self.locks.queues)
+
+    @invariant()
+    def the_predicted_load_of_a_queue_is_that_of_its_jobs(self) -> None:
+        if hasattr(self, "locks") and self.affinity is not None:
+            loads = [sum(job.cost_ns for job in queue) for queue in self.locks.queues]
+            assert self.affinity.loads_ns == loads
 
     @invariant()
     def donors_and_donees_are_one_to_one(self) -> None:

@@ -24,7 +24,7 @@ class Affinity:
         self.homes: dict[int, int] = {}
         """The home device of each task that has one."""
         self._devices = devices
-        self._load_ns = [0] * tokens
+        self.loads_ns = [0] * tokens
         """The predicted costs of all requests in each queue."""
         self._residents = [0] * devices
         """How many tasks have their home on each device."""
@@ -57,7 +57,7 @@ class Affinity:
         ]
         best = -1
         best_key: tuple[int, bool, int, int] = (0, False, 0, 0)
-        for token, load_ns in enumerate(self._load_ns):
+        for token, load_ns in enumerate(self.loads_ns):
             if not locks.has_room(token):
                 continue
             device = token % self._devices
@@ -74,10 +74,10 @@ class Affinity:
     def enters(self, job: Job, token: int) -> None:
         distance = self.distance(job.task, token % self._devices)
         job.cost_ns = self.predictor.estimate(job.task, distance)
-        self._load_ns[token] += job.cost_ns
+        self.loads_ns[token] += job.cost_ns
 
     def leaves(self, job: Job, token: int) -> None:
-        self._load_ns[token] -= job.cost_ns
+        self.loads_ns[token] -= job.cost_ns
         job.cost_ns = 0
 
     def donee(self, donor: Job, locks: TokenAllocator, lowest: Job) -> Job:
