@@ -344,7 +344,7 @@ def test_live_groups_that_overlap_are_not_counted_twice_as_busy() -> None:
 def test_a_trace_that_begins_in_the_middle_of_groups_is_read_all_the_same() -> None:
     history = read_history(
         [Began(0, 1), Joined(LATE, "a", "a"), done("a", 7, -3 * MS, -1 * MS, 1 * MS),
-         Replenished(LATE + MS, "a", 5), Ended(LATE + 2 * MS, True)]
+         Replenished(LATE + MS, "a", 5, LATE + MS), Ended(LATE + 2 * MS, True)]
     )  # fmt: skip
     (task,) = summarise(history).tasks
     assert task.gpu_ns == 1 * MS  # only what lies in the trace
@@ -357,8 +357,8 @@ def test_a_budget_line_begins_with_what_the_budget_was_before() -> None:
             Began(0, 1),
             added("a"),
             ReserveSet(LATE, "a", "pe", 3, 10, 3, LATE, False),
-            Replenished(LATE + 10, "a", 2),
-            Replenished(LATE + 20, "a", 3),
+            Replenished(LATE + 10, "a", 2, LATE + 10),
+            Replenished(LATE + 20, "a", 3, LATE + 20),
             Ended(LATE + 30, True),
         ]
     )
@@ -379,8 +379,8 @@ def test_a_task_that_changes_its_reserve_while_it_waits_waits_for_the_new_one() 
             Submitted(LATE, "a", 0, 2 * MS, None),  # nobody's budget so far: 1 ms
             joins(1, "empty"),  # 2 ms
             joins(3, "full"),  # too small a budget for 2 ms: 3 ms, then enough for 1 ms
-            Replenished(LATE + 6 * MS, "full", 2 * MS),
-            Replenished(LATE + 6 * MS, "empty", 0),
+            Replenished(LATE + 6 * MS, "full", 2 * MS, LATE + 6 * MS),
+            Replenished(LATE + 6 * MS, "empty", 0, LATE + 6 * MS),
             joins(7, None),
             Withdrawn(LATE + 8 * MS, "a", 0),
             Ended(LATE + 9 * MS, True),

@@ -731,7 +731,7 @@ def test_budget_a_replenishment_comes_between_boundaries() -> None:
 def test_budget_a_reserve_is_replenished_twice_in_a_period() -> None:
     events = pe_run()
     at = place(events, Replenished, budget_ns=-2 * MS)
-    again = Replenished(events[at].ns, "video", 0)
+    again = Replenished(events[at].ns, "video", 0, events[at].ns)
     twice = [*events[: at + 1], again, *events[at + 1 :]]
     assert any("again within one period" in message for message in complaints(twice))
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from headway.engine.core import Engine
 from headway.engine.events import Charged, Completed, Event, Recorder
+from headway.engine.model import Group
 from headway.engine.reserves import Reserve, ReserveSpec
 from headway.engine.turns import ends
 from headway.live.gate.arbiter import Arbiter, Bounds
@@ -210,8 +212,8 @@ def test_a_daemon_that_is_late_by_periods_charges_each_time_once() -> None:
     bench.work(one, used_ns=0)
     bench.said(one, 370 * MS)
     bench.arbiter.tick(430 * MS)
-    assert bench.parts() == [(100, 40), (400, 300)]
-    assert budget_ms(one) == 70 - 340 + 4 * 70
+    assert bench.parts() == [(100, 40), (200, 100), (300, 100), (400, 100)]
+    assert budget_ms(one) == 70 - 300 + 3 * 70, "what was left at 100 is lost with its period"
     bench.rest(one, 430 * MS, last=False)
     assert bench.executed() == [370]
     assert check(bench.events, tolerance_ns=30 * MS).violations == []
@@ -406,10 +408,12 @@ def act(bench: Books, channel: Channel, action: str, number: int, now_ns: int) -
     elif action in ("rest", "drain"):
         bench.rest(channel, now_ns, last=action == "rest")
     elif action == "reserve":
+        bench.arbiter.settle(now_ns)
         bench.engine.set_reserve(task, SPECS[number % len(SPECS)], now_ns)
         bench.arbiter.take_back(channel, now_ns)
         bench.arbiter.decide(now_ns)
     elif action == "none":
+        bench.arbiter.settle(now_ns)
         bench.engine.set_reserve(task, None, now_ns)
         bench.arbiter.take_back(channel, now_ns)
         bench.arbiter.decide(now_ns)
@@ -417,11 +421,10 @@ def act(bench: Books, channel: Channel, action: str, number: int, now_ns: int) -
         bench.arbiter.remove(channel, now_ns)
 
 
-@settings(max_examples=300, deadline=None)
-@given(STEPS, st.sampled_from((0, 0, 45 * MS)), st.sampled_from((None, 3 * MS)))
-def test_whatever_happens_time_is_charged_once(
-    steps: list[tuple[int, str, int, int]], late_ns: int, tick_ns: int | None
-) -> None:
+@contextmanager
+def played(
+    steps: list[tuple[int, str, int, int]], late_ns: int, tick_ns: int | None = None
+) -> Iterator[Books]:
     """Late: the daemon looks at the time only when a message comes, and now and then."""
     with closing(Books(tick_ns)) as bench:
         channels = [
@@ -443,7 +446,50 @@ def test_whatever_happens_time_is_charged_once(
             for channel in channels:
                 if channel.group is not None and channel.online_since_ns is not None:
                     assert channel.group.charged_ns <= now_ns - channel.group.dispatched_ns
-        for channel in channels:
+        yield bench
+
+
+LATE = [
+    (0, "ask", 8, 0), (1, "reserve", 0, 0), (0, "ask", 9, 0), (0, "ask", 15, 0),
+    (1, "ask", 14, 0), (0, "ask", 0, 0), (1, "reserve", 22, 0),
+]  # fmt: skip
+
+
+def test_a_change_of_a_reserve_settles_the_periods_that_are_over() -> None:
+    """The second has the GPU from 46 to 68 ms, 5 ms every 20 from 8 ms on, and its daemon looks at
+    the time only then. 2 ms are in the period until 48, which has 5: what is left is lost. 20 ms
+    are in the next one, and at 68 there are 5 more."""
+    with played(LATE, 45 * MS) as bench:
+        assert budget_ms(bench.channels[1]) == 5 - 20 + 5
+        assert check(bench.events, tolerance_ns=45 * MS).violations == []
+
+
+def test_a_group_that_completes_late_is_charged_after_the_boundaries_before() -> None:
+    """6 of 8 ms are left at 10, which fills it; nobody told the engine before the group's end."""
+    events: list[Event] = []
+    engine = Engine(observers=[Recorder(events.append)])
+    task, _ = engine.add_task("a", 0, reserve=ReserveSpec("pe", 8 * MS, 10 * MS))
+    for index, (begin_ms, end_ms) in enumerate(((0, 2), (2, 27))):
+        group = Group(task, index)
+        engine.submit(group, begin_ms * MS)
+        assert engine.dispatch(begin_ms * MS) is group
+        engine.complete(group, begin_ms * MS, end_ms * MS)
+    engine.advance(27 * MS)
+    assert task.reserve is not None
+    assert task.reserve.budget_ns == (8 - 25) * MS
+    assert check(events, tolerance_ns=7 * MS).violations == []
+
+
+@settings(max_examples=300, deadline=None)
+@example(LATE, 45 * MS, None)
+@given(STEPS, st.sampled_from((0, 0, 45 * MS)), st.sampled_from((None, 3 * MS)))
+def test_whatever_happens_time_is_charged_once(
+    steps: list[tuple[int, str, int, int]], late_ns: int, tick_ns: int | None
+) -> None:
+    with played(steps, late_ns, tick_ns) as bench:
+        now_ns = sum(wait_ms for _, _, wait_ms, _ in steps) * MS
+        tasks = [channel.task for channel in bench.channels]
+        for channel in bench.channels:
             bench.arbiter.remove(channel, now_ns)
         paid: dict[tuple[str, int], int] = {}
         for event in bench.events:

@@ -271,10 +271,11 @@ class Engine:
         group.prediction = predictor.predict(group.signature, context)
         group.predicted_ns = group.prediction.cost_ns
 
-    def advance(self, now_ns: int) -> None:
-        """Replenish what is due by now."""
+    def advance(self, now_ns: int, until_ns: int | None = None) -> None:
+        """Replenish what is due by now, or only what was due by an earlier instant: what was
+        executed after that is charged first."""
         self.now_ns = now_ns
-        self.ledger.advance(now_ns)
+        self.ledger.advance(now_ns if until_ns is None else until_ns)
 
     def next_timer_ns(self) -> int | None:
         """When `advance` or `dispatch` has something to do though nothing else happens."""
@@ -518,6 +519,8 @@ class Engine:
         executed_ns = now_ns - started_ns
         task.gpu_ns += executed_ns
         if not task.plain:
+            if self.ledger.timers and self.ledger.timers[0][0] < now_ns:
+                self.ledger.advance(now_ns - 1)  # the driver is late: those boundaries came first
             self._charge(group, executed_ns)
         for call in self._on_completed:
             call(group, now_ns)

@@ -201,11 +201,13 @@ class Completed(Event):
 
 @dataclass(frozen=True, slots=True)
 class Replenished(Event):
-    """A reserve got its capacity for the next period."""
+    """A reserve got its capacity for the period that begins at `due_ns`, and for those before it
+    that were missed: a daemon may be late."""
 
     kind = "replenished"
     reserve: str
     budget_ns: int
+    due_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,7 +403,7 @@ class Recorder(Observer):
         )
 
     def replenished(self, reserve: Reserve, now_ns: int) -> None:
-        self.say(Replenished, now_ns, reserve.name, reserve.budget_ns)
+        self.say(Replenished, now_ns, reserve.name, reserve.budget_ns, reserve.replenished_ns)
 
     def moved(self, giver: Reserve, taker: Reserve, amount_ns: int, now_ns: int) -> None:
         self.say(Moved, now_ns, giver.name, taker.name, amount_ns)

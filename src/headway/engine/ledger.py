@@ -136,9 +136,9 @@ class Ledger:
             late = (now_ns - due_ns) // reserve.period_ns
             at_once = late if not (lent or reserve.inherited) or late > MAX_STEPS else 0
             reserve.replenish(at_once + 1)
-            self._tell("replenished", reserve)
             reserve.next_ns = None
             done_ns = reserve.replenished_ns = due_ns + at_once * reserve.period_ns
+            self._tell("replenished", reserve)
             for request in lent:
                 self.lend(request)
                 self.settle(request, done_ns)

@@ -424,6 +424,12 @@ class Arbiter:
             self._want(client, bool(self.engine.queue.entries), now_ns)
             client.keep_ns = ends.ends_ns(self.engine, client, now_ns)
 
+    def settle(self, now_ns: int) -> None:
+        """Bring budgets up to date: call this before a reserve changes, or periods that are over
+        would be charged to the reserve as it will be."""
+        self.online.settle(now_ns)
+        self.engine.advance(now_ns)
+
     def take_back(self, client: Client, now_ns: int) -> None:
         """Its circumstances changed, say by a reserve: it must ask for every group again. A new
         reserve has no periods that are over."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from headway.engine.core import Engine
+from headway.engine.ledger import MAX_STEPS
 from headway.engine.model import Task
 from headway.engine.turns.client import Client
 from headway.engine.turns.port import Port
@@ -149,15 +150,16 @@ def period_ends_ns(holder: Client) -> int | None:
 
 
 def ended_ns(holder: Client, now_ns: int) -> list[int]:
-    """The ends of periods that its turn is to be charged until: the first, and, if that was long
-    ago, the last, for nobody can say how it was between them."""
+    """The ends of periods that the turn is to be charged until: one, unless the daemon is late, and
+    of very many only the last ones."""
     first_ns = period_ends_ns(holder)
     if first_ns is None or first_ns > now_ns:
         return []
     assert holder.task is not None
     assert holder.task.reserve is not None
-    late_ns = (now_ns - first_ns) // holder.task.reserve.period_ns * holder.task.reserve.period_ns
-    return [first_ns, first_ns + late_ns] if late_ns else [first_ns]
+    period_ns = holder.task.reserve.period_ns
+    periods = (now_ns - first_ns) // period_ns + 1
+    return [first_ns + n * period_ns for n in range(max(0, periods - MAX_STEPS), periods)]
 
 
 def used_by_now_ns(holder: Client, lasted_ns: int) -> int:

@@ -83,6 +83,7 @@ class Online:
             if holder is first:
                 for until_ns in times:
                     self._charge_part(holder, until_ns, now_ns)
+                    self._engine.advance(now_ns, until_ns)
         self._engine.advance(now_ns)
 
     def _charge_part(self, holder: Client, until_ns: int, now_ns: int) -> None:

@@ -179,6 +179,7 @@ class Control:
     def _claim(self, peer: Peer, change: Callable[[list[Channel], int], str]) -> dict[str, Any]:
         daemon, now_ns = self._daemon, time.monotonic_ns()
         own = [c for c in daemon.channels.values() if c.task is not None and c.peer.pid == peer.pid]
+        daemon.arbiter.settle(now_ns)
         try:
             problems = change(own, now_ns)
             for channel in own:
@@ -257,6 +258,7 @@ class Control:
         wish = self._wish(request, peer)
         policy, priority, reserve = wish.policy, wish.priority, wish.reserve
         now_ns = time.monotonic_ns()
+        daemon.arbiter.settle(now_ns)
         try:
             for channel in channels:
                 assert channel.task is not None

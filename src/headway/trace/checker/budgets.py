@@ -238,13 +238,16 @@ class Budgets:
         if reserve is None:
             return
         reserve.gained_ns = event.ns
-        boundary = reserve.boundary(event.ns)
-        late_ns = event.ns - reserve.anchor_ns - boundary * reserve.period_ns
-        if late_ns > self._tolerance_ns:
+        boundary = reserve.boundary(event.due_ns)
+        off_ns = event.due_ns - reserve.anchor_ns - boundary * reserve.period_ns
+        # Who was late by periods makes up for each, and is late for the last of them.
+        late_ns = (event.ns - reserve.anchor_ns) % reserve.period_ns
+        if off_ns or event.due_ns > event.ns or late_ns > self._tolerance_ns:
             self._report(
                 event.ns,
                 "budget",
-                f"{reserve.name} was replenished {late_ns} ns after its boundary",
+                f"{reserve.name} was replenished {late_ns} ns after its boundary, for the one at"
+                f" {event.due_ns} ns",
             )
         if boundary <= reserve.replenished:
             self._report(
