@@ -48,6 +48,7 @@ bench-live: setup ## Protection, overhead, latency, deaths and fuzz of the live 
 	$(BIN)/python -m benchmarks.launch_cost
 	$(BIN)/python -m benchmarks.steps_ahead
 	$(BIN)/python -m benchmarks.kill_campaign
+	$(BIN)/python -m benchmarks.kill_instants
 	$(BIN)/python -m benchmarks.protocol_fuzz
 	$(BIN)/python -m benchmarks.tracing
 
@@ -63,6 +64,14 @@ bench-desktop: setup ## Windows, window servers, video, a game, prediction and t
 fuzz: setup ## Readers of strangers' input, fed by coverage for long: make fuzz SECONDS=300
 	for target in hello message page request duration spec scenario trace survey; do \
 	  $(BIN)/python -m tests.fuzz.run $$target --seconds $(or $(SECONDS),300) || exit 1; done
+
+.PHONY: mutate
+mutate: setup ## Mistakes put into a copy, one at a time: does a test fail?
+	scripts/mutate.py
+
+.PHONY: kills
+kills: setup ## Clients killed at random instants, and nobody may get stuck: make kills N=10000
+	$(BIN)/python -m benchmarks.kill_instants --kills $(or $(N),10000)
 
 .PHONY: clean
 clean: ## Remove what was built
