@@ -1,7 +1,7 @@
 """Kills at random instants: clients run freely, and one after the other is killed in the middle.
 
 Unlike `kill_campaign`, which ends clients after a step, nobody here knows what a client is doing
-when SIGKILL comes: connecting, reading its welcome, waiting, on the GPU, or leaving. After every few
+when SIGKILL comes: connecting, reading its welcome, waiting, on the GPU, or leaving. After a few
 kills two bystanders must each get the GPU; now and then the daemon is killed instead.
 
     python -m benchmarks.kill_instants [--kills 10000] [--seed S]

@@ -1,4 +1,4 @@
-"""Clients that are killed at random instants leave nobody stuck, and nothing of themselves behind."""
+"""Clients killed at random instants leave nobody stuck, and nothing of themselves behind."""
 
 from __future__ import annotations
 
