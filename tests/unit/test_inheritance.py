@@ -407,6 +407,58 @@ def test_a_client_in_the_servers_own_pool_lends_nothing() -> None:
     assert budgets(client) == (3,)
 
 
+def pooled(
+    count: int, capacity: int, period: int = NEVER, *, kind: str = "pe"
+) -> tuple[Engine, Task, list[Task]]:
+    """A server with C = 2 and clients that share a reserve."""
+    engine = Engine()
+    server = add(engine, "server", 0, (2, NEVER), rix=True)
+    pool = ReserveSpec(kind, capacity, period, shared="pool")
+    clients = [engine.add_task(f"c{n}", 0, reserve=pool)[0] for n in range(count)]
+    return engine, server, clients
+
+
+def test_a_member_of_a_pool_lends_its_part_and_the_others_go_on() -> None:
+    engine, server, (asking, other, _) = pooled(3, 9)
+    request = engine.enter(asking, server, 0)
+    assert budgets(server, other) == (2 + 3, 6)
+    group = submit(engine, other, 1, 1)
+    assert engine.dispatch(1) is group
+    engine.complete(group, 1, 2)
+    engine.leave(request, 3)
+    assert budgets(server, other) == (2, 8)
+
+
+def test_every_member_of_a_pool_lends_as_much() -> None:
+    # 10 = 3 + 3 + 4; a second request of one who has lent lends nothing more.
+    engine, server, clients = pooled(3, 10)
+    given = [0]
+    for client in (*clients, clients[0]):
+        engine.enter(client, server, 0)
+        given.append(reserve_of(server).budget_ns - 2)
+    assert given == [0, 3, 6, 10, 10]
+
+
+def test_what_an_ae_member_waits_with_is_not_lent() -> None:
+    # 10 are replenished at 20; 8 wait. Without anybody who waits it would be 5.
+    engine, server, (asking, other) = pooled(2, 10, 20, kind="ae")
+    engine.enter(asking, server, 0)
+    assert budgets(server, other) == (7, 5)
+    group = submit(engine, other, 8, 1)
+    assert engine.dispatch(1) is None
+    engine.advance(20)
+    assert budgets(server, other) == (4, 8)
+    assert engine.dispatch(20) is group
+
+
+def test_who_died_or_left_has_no_part_of_a_pool() -> None:
+    engine, server, (asking, dead, left) = pooled(3, 9)
+    engine.remove_task(dead, 0)
+    engine.set_reserve(left, None, 0)
+    engine.enter(asking, server, 0)
+    assert budgets(server, asking) == (2 + 9, 0)
+
+
 def test_a_client_without_a_reserve_lends_nothing() -> None:
     engine = Engine()
     server, client = add(engine, "server", 0, (2, NEVER), rix=True), add(engine, "client")

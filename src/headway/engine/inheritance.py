@@ -5,10 +5,11 @@ That is rule 1 (a request raises it, never lowers it) and rule 2 (an answer leav
 highest of the remaining ones) in one expression; every pending request counts, also one that did
 not raise the server when it came, because answers may come in any order.
 
-RIX: a request lends the client's remaining budget to the server (rule 1), the lent reserve goes
-on being replenished (rule 2), and an answer returns a part by equation (1) (rule 3). A
-replenishment of the client while its budget is lent means: returned, replenished, lent again, all
-at that instant. So budget moves but is never made: each reserve's bandwidth stays what it was.
+RIX: a request lends the client's remaining budget, or its part of a shared one, to the server (rule
+1), the lent reserve goes on being replenished (rule 2), and an answer returns a part by equation
+(1) (rule 3). A replenishment of the client while its budget is lent means: returned, replenished,
+lent again, all at that instant. So budget moves but is never made: each reserve's bandwidth stays
+what it was.
 """
 
 from __future__ import annotations
@@ -47,6 +48,16 @@ def inherited_rank(base: Rank, links: Links) -> Rank:
     if not links.pix or not links.serving:
         return base
     return min(base, min(request.client.rank for request in links.serving.values()))
+
+
+def lent_ns(budget_ns: int, sharers: int, wanted_ns: int) -> int:
+    """RIX rule 1. A reserve of the client's own is lent as a whole. The paper says nothing of
+    shared ones: there a client lends its part, so that its request does not stop the other members.
+    The part is as large as that of each of the `sharers` who lend nothing yet, the client included,
+    and leaves the largest cost that another member waits with (`wanted_ns`, 0 under PE)."""
+    if sharers == 1:
+        return max(budget_ns, 0)
+    return max(0, min(budget_ns // sharers, budget_ns - wanted_ns))
 
 
 def returned_ns(lent_ns: int, lent_total_ns: int, server_budget_ns: int) -> int:

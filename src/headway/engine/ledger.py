@@ -181,11 +181,11 @@ class Ledger:
     # -- inheritance -------------------------------------------------------------------------
 
     def lend(self, request: Request) -> None:
-        """RIX rule 1: the server gets what is left of the client's budget."""
+        """RIX rule 1: the server gets what is left of the client's budget, or of its part of it."""
         giver, taker = request.client.reserve, request.server.reserve
         if not request.rix or giver is None or taker is None or giver is taker:
             return
-        amount_ns = max(giver.budget_ns, 0)
+        amount_ns = giver.to_lend_ns(request.client)
         giver.lent.append(request)
         taker.inherited[request] = amount_ns
         self._move(giver, taker, amount_ns)

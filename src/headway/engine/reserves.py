@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
+from headway.engine.inheritance import lent_ns
+
 if TYPE_CHECKING:
     from headway.engine.inheritance import Request
     from headway.engine.model import Group, Task
@@ -85,6 +87,18 @@ class Reserve:
         if self.spec.kind == "pe":
             return self.budget_ns > 0
         return self.budget_ns >= group.predicted_ns
+
+    def to_lend_ns(self, client: Task) -> int:
+        """What a request of this member lends to a server now (RIX rule 1)."""
+        lending = {request.client for request in self.lent}
+        if self.shared and client in lending:
+            return 0
+        others = [task for task in self.members if task.alive and task is not client]
+        wanted_ns = 0
+        if self.spec.kind == "ae":
+            waiting = (g.predicted_ns for task, g in self.waiting.items() if task is not client)
+            wanted_ns = max(waiting, default=0)
+        return lent_ns(self.budget_ns, 1 + sum(t not in lending for t in others), wanted_ns)
 
     def replenish(self, periods: int = 1) -> None:
         """Add `periods` periods' worth; more than one where the driver was late."""

@@ -147,6 +147,20 @@ class ReserveBook:
         waiting = (task.waiting for task in self.members)
         return max((group.predicted_ns for group in waiting if group is not None), default=0)
 
+    def to_lend_ns(self, client: TaskBook) -> int:
+        """What a request of this member lends: all there is, or its part of what several share,
+        which leaves the others what they wait with."""
+        lending = {request.client for request in self.lent}
+        if self.shared and client in lending:
+            return 0
+        others = [task for task in self.members if task is not client and not task.gone]
+        sharers = 1 + len([task for task in others if task not in lending])
+        if sharers == 1:
+            return max(self.budget_ns, 0)
+        waiting = [] if self.kind == "pe" else [task.waiting for task in others]
+        wanted_ns = max((group.predicted_ns for group in waiting if group is not None), default=0)
+        return max(0, min(self.budget_ns // sharers, self.budget_ns - wanted_ns))
+
     @property
     def full_ns(self) -> int:
         """What replenishment fills up to: C with what is held of others, or x if that is more."""

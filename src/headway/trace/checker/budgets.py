@@ -7,7 +7,7 @@ that one mistake is told once. `bandwidth` does not look at budgets at all: it o
 A request that is pending, answered or lent anew moves budget, but the moves (`Moved`) do not name
 the request. So they are collected until the event that tells what they were for:
 
-    Entered, the move           what is left of the client's budget, to the server
+    Entered, the move           what is left of the client's budget, or its part of a shared one
     the move, Left              its part, back to the client
     moves, Joined, moves        back before a task changes reserves, and lent again after it
     moves, Replenished, move    back before a lent reserve gets its capacity, and lent again
@@ -331,7 +331,7 @@ class Budgets:
             return
         self._pass(giver, ns)
         self._pass(taker, ns)
-        amount_ns = max(giver.budget_ns, 0)
+        amount_ns = giver.to_lend_ns(request.client)
         if amount_ns:
             if server.rix is None:
                 server.rix = self._is_next(giver, taker, amount_ns)

@@ -57,7 +57,8 @@ RULES: Final[dict[str, str]] = {
     "inheritance": (
         "A task's rank is its own unless clients wait for it; a server that follows PIX has the"
         " best of its own rank and theirs. Budget moves only with a request, as RIX says: all that"
-        " is left of it to the server, and equation (1) of it back."
+        " is left of it to the server (of a shared one the client's part), and equation (1) of it"
+        " back."
     ),
     "sequence": (
         "Time does not run backwards; groups are submitted, dispatched and completed in this order"
