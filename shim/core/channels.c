@@ -14,10 +14,9 @@ static void in_child(void) {
     int error = errno;
     pthread_mutex_init(&lock, NULL);
     for (struct hw_channel *c = channels; c; c = c->next) {
-        if (c->turns) c->page = NULL; /* what its parent wrote is its parent's, whose work may wait there */
+        if (c->turns) hw_store(&c->page, NULL); /* what its parent wrote is its parent's, whose work may wait there */
         hw_forget(c);
-        c->daemon = NULL;
-        c->page = NULL;
+        hw_forget_pages(c);
         c->retry_ns = 0;
     }
     errno = error;
@@ -42,7 +41,7 @@ struct hw_channel *hw_channel_take(void *context) {
             channels = c;
         }
         if (c) {
-            c->fd = -1;
+            hw_store(&c->fd, -1);
             c->context = context;
         }
     }
@@ -72,6 +71,6 @@ void hw_gate_show_unknown(uint32_t count) {
     if (!hw_gate_enabled()) return;
     pthread_mutex_lock(&lock);
     for (struct hw_channel *c = channels; c; c = c->next)
-        if (c->turns && c->page) c->page->unknown = count;
+        if (c->turns && hw_page_of(c)) hw_store(&hw_page_of(c)->unknown, count);
     pthread_mutex_unlock(&lock);
 }

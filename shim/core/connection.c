@@ -37,8 +37,8 @@ bool hw_connection_init(void) {
 bool hw_gate_enabled(void) { return enabled; }
 
 static void say(const char *text) {
-    static bool said;
-    if (!verbose || __atomic_exchange_n(&said, true, __ATOMIC_RELAXED)) return;
+    static hw_int said;
+    if (!verbose || hw_exchange_full(&said, true)) return;
     ssize_t ignored = write(2, text, strlen(text));
     (void)ignored;
 }
@@ -50,17 +50,25 @@ static uint64_t socket_of(int fd) {
 
 /* Programs that close every descriptor, as daemons do, close ours, and the number is soon another
  * file's: nothing may be said to that. */
-bool hw_is_ours(const struct hw_channel *c) { return c->fd >= 0 && socket_of(c->fd) == c->socket; }
+bool hw_is_ours(const struct hw_channel *c) {
+    int fd = hw_load(&c->fd);
+    return fd >= 0 && socket_of(fd) == c->socket;
+}
+
+void hw_forget_pages(struct hw_channel *c) {
+    hw_store(&c->daemon, NULL);
+    hw_store(&c->page, NULL);
+}
 
 void hw_forget(struct hw_channel *c) {
-    if (hw_is_ours(c)) close(c->fd);
-    c->fd = -1;
-    if (c->turns && c->page) __atomic_store_n(&c->page->open, 1, __ATOMIC_SEQ_CST); /* what waits there may go */
+    int fd = hw_is_ours(c) ? hw_load(&c->fd) : -1;
+    hw_store(&c->fd, -1);
+    if (fd >= 0) close(fd);
+    if (c->turns && hw_page_of(c)) hw_store_full(&hw_page_of(c)->open, 1); /* what waits there may go */
     if (!c->turns) {
-        if (c->daemon) munmap((void *)c->daemon, 4096);
-        if (c->page) munmap((void *)c->page, 4096);
-        c->daemon = NULL;
-        c->page = NULL;
+        if (hw_daemon_of(c)) munmap((void *)hw_daemon_of(c), 4096);
+        if (hw_page_of(c)) munmap(hw_page_of(c), 4096);
+        hw_forget_pages(c);
     }
     c->leased = c->granted = false;
     c->retry_ns = hw_now() + RETRY_NS;
@@ -89,8 +97,9 @@ static bool greet(struct hw_channel *c) {
     struct hw_hello hello = {.magic = HW_MAGIC, .version = HW_VERSION};
     strncpy(hello.name, program_invocation_short_name, HW_NAME - 1);
     memcpy(hello.token, token, HW_TOKEN);
-    if (send(c->fd, &hello, sizeof hello, MSG_NOSIGNAL) != sizeof hello) return false;
-    if (!hw_wait_readable(c->fd, HELLO_MS)) return false;
+    int fd = hw_load(&c->fd);
+    if (send(fd, &hello, sizeof hello, MSG_NOSIGNAL) != sizeof hello) return false;
+    if (!hw_wait_readable(fd, HELLO_MS)) return false;
     struct hw_welcome welcome;
     union {
         struct cmsghdr header;
@@ -99,26 +108,26 @@ static bool greet(struct hw_channel *c) {
     struct iovec part = {&welcome, sizeof welcome};
     struct msghdr message = {
         .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
-    if (recvmsg(c->fd, &message, MSG_CMSG_CLOEXEC) != sizeof welcome) return false;
+    if (recvmsg(fd, &message, MSG_CMSG_CLOEXEC) != sizeof welcome) return false;
     struct cmsghdr *head = CMSG_FIRSTHDR(&message);
     if (!head || head->cmsg_type != SCM_RIGHTS || head->cmsg_len != CMSG_LEN(2 * sizeof(int)))
         return false;
     int fds[2];
     memcpy(fds, CMSG_DATA(head), sizeof fds);
-    const volatile struct hw_daemon_page *daemon = map_page(fds[0], PROT_READ);
-    volatile struct hw_client_page *page = map_page(fds[1], PROT_READ | PROT_WRITE);
+    const struct hw_daemon_page *daemon = map_page(fds[0], PROT_READ);
+    struct hw_client_page *page = map_page(fds[1], PROT_READ | PROT_WRITE);
     close(fds[0]);
     close(fds[1]);
     bool known = welcome.magic == HW_MAGIC && welcome.version == HW_VERSION;
-    if (known && daemon && page && daemon->magic == HW_MAGIC) {
-        c->daemon = daemon;
-        c->page = page;
+    if (known && daemon && page && hw_load(&daemon->magic) == HW_MAGIC) {
+        hw_store_release(&c->daemon, daemon);
+        hw_store_release(&c->page, page);
         hw_survey_links();
-        page->unknown = hw_survey_unknown();
+        hw_store(&page->unknown, hw_survey_unknown());
         return true;
     }
     if (daemon) munmap((void *)daemon, 4096);
-    if (page) munmap((void *)page, 4096);
+    if (page) munmap(page, 4096);
     return false;
 }
 
@@ -137,7 +146,7 @@ static int open_socket(void) {
 bool hw_say(struct hw_channel *c, const struct hw_message *m) {
     ssize_t n = -1;
     if (hw_is_ours(c))
-        do n = send(c->fd, m, sizeof *m, MSG_NOSIGNAL);
+        do n = send(hw_load(&c->fd), m, sizeof *m, MSG_NOSIGNAL);
         while (n < 0 && errno == EINTR);
     if (n == sizeof *m) return true;
     hw_forget(c);
@@ -145,15 +154,16 @@ bool hw_say(struct hw_channel *c, const struct hw_message *m) {
 }
 
 bool hw_connected(struct hw_channel *c) {
-    if (c->fd >= 0) return true;
+    if (hw_load(&c->fd) >= 0) return true;
     uint64_t now = hw_now();
     if (c->retry_ns > now) return false;
     const struct hw_message turns = {.type = HW_TURNS};
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     strcpy(address.sun_path, socket_path);
-    c->fd = open_socket();
-    c->socket = c->fd < 0 ? 0 : socket_of(c->fd);
-    if (c->fd >= 0 && !connect(c->fd, (struct sockaddr *)&address, sizeof address) && greet(c) &&
+    int fd = open_socket();
+    c->socket = fd < 0 ? 0 : socket_of(fd);
+    hw_store(&c->fd, fd);
+    if (fd >= 0 && !connect(fd, (struct sockaddr *)&address, sizeof address) && greet(c) &&
         (!c->turns || hw_say(c, &turns))) {
         say("headway: this program's GPU work is managed\n");
         return true;

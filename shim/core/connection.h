@@ -10,6 +10,8 @@ bool hw_connection_init(void);
 bool hw_connected(struct hw_channel *channel);
 /* The connection is over. */
 void hw_forget(struct hw_channel *channel);
+/* Its pages are no longer mapped, or another process's. */
+void hw_forget_pages(struct hw_channel *channel);
 /* Whether its descriptor is still the socket that it was. */
 bool hw_is_ours(const struct hw_channel *channel);
 /* False: the connection is over. */

@@ -1,9 +1,9 @@
 #define _GNU_SOURCE
+#include "atomics.h"
 #include "device.h"
 #include <dirent.h>
 #include <fcntl.h>
 #include <sched.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,9 +15,9 @@ static int device_cpu = -1;
 /* Contexts whose threads have been placed: programs that change between contexts in every frame must
  * not pay for reading /proc each time. Lossy: two contexts in one slot are only placed more often. */
 #define SLOTS 64
-static void *placed[SLOTS];
+static hw_pointer placed[SLOTS];
 
-static void **slot(const void *context) { return &placed[((uintptr_t)context >> 6) % SLOTS]; }
+static hw_pointer *slot(const void *context) { return &placed[((uintptr_t)context >> 6) % SLOTS]; }
 
 /* HEADWAY_SOFTWARE_GPU names the CPU that plays the GPU. */
 void hw_device_init(void) {
@@ -40,7 +40,7 @@ static int is_device_thread(const char *task) {
 }
 
 void hw_device_ended(void *context) {
-    if (device_cpu >= 0) __sync_bool_compare_and_swap(slot(context), context, NULL);
+    if (device_cpu >= 0) hw_replace_full(slot(context), &context, NULL);
 }
 
 static long divide(cpu_set_t *device, cpu_set_t *others) {
@@ -77,7 +77,7 @@ void hw_device_made(void) {
 
 void hw_device_bound(void *context) {
     if (device_cpu < 0) return;
-    if (__atomic_exchange_n(slot(context), context, __ATOMIC_RELAXED) == context) return;
+    if (hw_exchange_full(slot(context), context) == context) return;
     cpu_set_t device, others;
     long cpus = divide(&device, &others);
     DIR *tasks = opendir("/proc/self/task");

@@ -22,58 +22,61 @@ static bool tell(struct hw_channel *c, uint32_t type, bool frame) {
     struct hw_message m = {
         .type = type, .seq = c->seq, .signature = c->signature, .submit_ns = c->submit_ns,
         .start_ns = c->start_ns, .finish_ns = c->finish_ns, .units = c->units, .frame = frame};
-    if (c->fd < 0) return false; /* and a new try is not put off */
+    if (hw_load(&c->fd) < 0) return false; /* and a new try is not put off */
     return hw_say(c, &m);
 }
 
 bool hw_gate_tell(struct hw_channel *c, uint32_t type, bool last) { return tell(c, type, last); }
 
 static bool is_stale(const struct hw_channel *c, uint64_t now) {
-    uint64_t beat = __atomic_load_n(&c->daemon->heartbeat_ns, __ATOMIC_RELAXED);
+    uint64_t beat = hw_load(&hw_daemon_of(c)->heartbeat_ns);
     return now > beat && now - beat > STALE_NS;
 }
 
 /* Under a lease: say that the GPU is in use, then look again. The daemon does it the other way round
  * (take the lease, then look whether the GPU is in use), so one of the two notices the other. */
 static bool take_lease(struct hw_channel *c) {
-    if (!__atomic_load_n(&c->daemon->lease, __ATOMIC_ACQUIRE)) return false;
-    if (!c->page->busy) __atomic_store_n(&c->page->busy, 1, __ATOMIC_SEQ_CST);
-    return __atomic_load_n(&c->daemon->lease, __ATOMIC_SEQ_CST);
+    const struct hw_daemon_page *daemon = hw_daemon_of(c);
+    struct hw_client_page *page = hw_page_of(c);
+    if (!hw_load_acquire(&daemon->lease)) return false;
+    if (!hw_load(&page->busy)) hw_store_full(&page->busy, 1);
+    return hw_load_full(&daemon->lease);
 }
 
 static void publish(struct hw_channel *c) {
+    struct hw_client_page *page = hw_page_of(c);
     uint32_t n = c->methods < HW_MATRIX ? c->methods : HW_MATRIX;
     for (uint32_t i = 0; i < n; i++) {
-        c->page->matrix[i].method = c->matrix[i].method;
-        c->page->matrix[i].count = c->matrix[i].count;
-        c->page->matrix[i].size = c->matrix[i].size;
+        hw_store(&page->matrix[i].method, c->matrix[i].method);
+        hw_store(&page->matrix[i].count, c->matrix[i].count);
+        hw_store(&page->matrix[i].size, c->matrix[i].size);
     }
-    c->page->methods = n;
+    hw_store(&page->methods, n);
 }
 
 bool hw_gate_owes(const struct hw_channel *c) {
-    return c->page && c->page->busy && !__atomic_load_n(&c->daemon->lease, __ATOMIC_ACQUIRE);
+    return hw_is_busy(c) && !hw_load_acquire(&hw_daemon_of(c)->lease);
 }
 
 void hw_gate_settle(struct hw_channel *c) {
-    if (!c->page || !c->page->busy) return;
+    if (!hw_is_busy(c)) return;
     c->leased = false;
-    __atomic_store_n(&c->page->busy, 0, __ATOMIC_SEQ_CST);
-    if (!__atomic_load_n(&c->daemon->lease, __ATOMIC_SEQ_CST)) tell(c, HW_RELEASE, false);
+    hw_store_full(&hw_page_of(c)->busy, 0);
+    if (!hw_load_full(&hw_daemon_of(c)->lease)) tell(c, HW_RELEASE, false);
 }
 
 /* A turn's grant is a lease: it shows in the page before the message has woken anybody. */
 static bool spin(const struct hw_channel *c) {
     for (uint64_t end = hw_now() + SPIN_NS; hw_now() < end;)
         for (int i = 0; i < 16; i++)
-            if (__atomic_load_n(&c->daemon->lease, __ATOMIC_ACQUIRE)) return true;
+            if (hw_load_acquire(&hw_daemon_of(c)->lease)) return true;
     return false;
 }
 
 /* Grants that were seen in the page before they were read. */
 static void read_old_grants(const struct hw_channel *c) {
     struct hw_message old;
-    while (hw_is_ours(c) && recv(c->fd, &old, sizeof old, MSG_DONTWAIT) == sizeof old) {}
+    while (hw_is_ours(c) && recv(hw_load(&c->fd), &old, sizeof old, MSG_DONTWAIT) == sizeof old) {}
 }
 
 /* Asks the daemon and waits for its answer; false: it is gone or stopped, so go on without it. */
@@ -84,7 +87,7 @@ static bool ask(struct hw_channel *c) {
     if (!tell(c, HW_SUBMIT, false)) return false;
     if (c->turns && spin(c)) return true;
     for (;;) {
-        if (!hw_wait_readable(c->fd, LOOK_MS)) {
+        if (!hw_wait_readable(hw_load(&c->fd), LOOK_MS)) {
             if (!is_stale(c, hw_now())) continue;
             tell(c, HW_WITHDRAW, false);
             return false;
@@ -94,7 +97,7 @@ static bool ask(struct hw_channel *c) {
             return false;
         }
         struct hw_message answer;
-        ssize_t n = recv(c->fd, &answer, sizeof answer, MSG_DONTWAIT);
+        ssize_t n = recv(hw_load(&c->fd), &answer, sizeof answer, MSG_DONTWAIT);
         if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
         if (n != sizeof answer) {
             hw_forget(c);
@@ -109,7 +112,7 @@ static bool still_there(struct hw_channel *c) {
     char byte;
     if (!is_stale(c, c->submit_ns)) return true;
     if (c->turns) read_old_grants(c); /* what it said while it lived would hide its end */
-    if (!hw_is_ours(c) || recv(c->fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 0) {
+    if (!hw_is_ours(c) || recv(hw_load(&c->fd), &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 0) {
         hw_forget(c);
         c->retry_ns = 0;
         return hw_connected(c);
@@ -124,7 +127,7 @@ void hw_gate_enter(struct hw_channel *c) {
     c->leased = take_lease(c);
     if (c->leased) return;
     hw_gate_settle(c); /* if the lease was taken back between its two looks */
-    if (c->fd < 0) return;
+    if (hw_load(&c->fd) < 0) return;
     c->granted = ask(c);
     c->start_ns = hw_now();
 }
@@ -136,7 +139,9 @@ bool hw_gate_reach(struct hw_channel *c, uint64_t now_ns) {
     return hw_connected(c) && still_there(c);
 }
 
-bool hw_gate_is_silent(const struct hw_channel *c) { return !c->daemon || is_stale(c, hw_now()); }
+bool hw_gate_is_connected(const struct hw_channel *c) { return hw_load(&c->fd) >= 0; }
+
+bool hw_gate_is_silent(const struct hw_channel *c) { return !hw_daemon_of(c) || is_stale(c, hw_now()); }
 
 bool hw_gate_take_lease(struct hw_channel *c) { return take_lease(c); }
 
@@ -144,12 +149,12 @@ bool hw_gate_ask(struct hw_channel *c) { return ask(c); }
 
 /* The daemon does it the other way round: it says that it no longer looks, and then looks once more. */
 static bool is_seen(const struct hw_channel *c) {
-    return c->fd >= 0 && __atomic_load_n(&c->daemon->looks, __ATOMIC_SEQ_CST);
+    return hw_load(&c->fd) >= 0 && hw_load_full(&hw_daemon_of(c)->looks);
 }
 
 bool hw_gate_announce(struct hw_channel *c) {
     c->seq++;
-    c->units = __atomic_add_fetch(&c->page->asks, 1, __ATOMIC_SEQ_CST);
+    c->units = hw_add_full(&hw_page_of(c)->asks, 1);
     bool known = is_seen(c);
     if (!known) {
         read_old_grants(c);
@@ -164,18 +169,19 @@ void hw_gate_rest(struct hw_channel *c) {
 }
 
 void hw_gate_frame(struct hw_channel *c) {
-    if (!c->page) return;
-    c->page->frames++;
-    c->page->unknown = hw_survey_unknown();
+    struct hw_client_page *page = hw_page_of(c);
+    if (!page) return;
+    hw_count(&page->frames, 1);
+    hw_store(&page->unknown, hw_survey_unknown());
 }
 
 uint32_t hw_gate_server(const struct hw_channel *c) {
-    return c->daemon ? __atomic_load_n(&c->daemon->server, __ATOMIC_RELAXED) : 0;
+    return hw_daemon_of(c) ? hw_load(&hw_daemon_of(c)->server) : 0;
 }
 
 void hw_gate_tell_server(struct hw_channel *c, bool enter) {
     struct hw_message m = {.type = enter ? HW_ENTER : HW_LEAVE, .seq = c->seq};
-    if (c->fd >= 0) hw_say(c, &m);
+    if (hw_load(&c->fd) >= 0) hw_say(c, &m);
 }
 
 bool hw_gate_must_wait(const struct hw_channel *c) { return c->granted; }
@@ -187,14 +193,15 @@ void hw_gate_leave(struct hw_channel *c, bool frame, bool done) {
         tell(c, HW_COMPLETE, frame);
         return;
     }
-    if (!c->page) return;
+    struct hw_client_page *page = hw_page_of(c);
+    if (!page) return;
     if (!c->leased) {
-        c->page->free_groups++;
+        hw_count(&page->free_groups, 1);
         return;
     }
-    c->page->passed++;
+    hw_count(&page->passed, 1);
     uint64_t took_ns = c->finish_ns - c->submit_ns;
-    c->page->used_ns += took_ns > c->expected_ns ? took_ns : c->expected_ns;
-    c->page->last_ns = c->finish_ns;
+    hw_count(&page->used_ns, took_ns > c->expected_ns ? took_ns : c->expected_ns);
+    hw_store(&page->last_ns, c->finish_ns);
     if (done) hw_gate_settle(c);
 }

@@ -14,10 +14,10 @@ struct hw_channel {
     void *context; /* the GL context it belongs to */
     struct hw_channel *next;
     int users; /* threads it is current on; its context can be destroyed before it is let go */
-    int fd;    /* -1: not connected */
+    hw_int fd; /* -1: not connected */
     uint64_t socket; /* which socket that was: a program may close descriptors it does not know */
-    const volatile struct hw_daemon_page *daemon;
-    volatile struct hw_client_page *page;
+    HW_SHARED(const struct hw_daemon_page *) daemon;
+    HW_SHARED(struct hw_client_page *) page;
     uint64_t retry_ns; /* do not try to connect before */
     uint32_t seq;
     bool leased;  /* the group that is going now goes under a lease */
@@ -48,6 +48,17 @@ struct hw_channel {
     uint32_t holds;
     bool turns; /* a grant is a lease (turn.c); its pages stay, even a dead daemon's: the GPU and other threads use them */
 };
+
+/* Its pages, NULL while there are none. Of a channel that turns they may be older than its connection: they stay. */
+static inline const struct hw_daemon_page *hw_daemon_of(const struct hw_channel *c) {
+    return hw_load_acquire(&c->daemon);
+}
+
+static inline struct hw_client_page *hw_page_of(const struct hw_channel *c) { return hw_load_acquire(&c->page); }
+/* Something went under a lease and may still be on the GPU. */
+static inline bool hw_is_busy(const struct hw_channel *c) {
+    return hw_page_of(c) && hw_load(&hw_page_of(c)->busy);
+}
 
 uint64_t hw_now(void);
 void hw_gate_init(void);
@@ -80,6 +91,7 @@ void hw_gate_leave(struct hw_channel *channel, bool frame, bool done);
 /* For turns, which are passed otherwise. */
 /* Connected to a daemon that lives, now. */
 bool hw_gate_reach(struct hw_channel *channel, uint64_t now_ns);
+bool hw_gate_is_connected(const struct hw_channel *channel);
 /* No sign of life from the daemon. */
 bool hw_gate_is_silent(const struct hw_channel *channel);
 /* Takes the lease if there is one: from here on the GPU counts as in use. */

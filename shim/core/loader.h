@@ -2,15 +2,14 @@
 #ifndef HEADWAY_LOADER_H
 #define HEADWAY_LOADER_H
 
-#include <stdbool.h>
+#include "atomics.h"
 #include <stddef.h>
-#include <stdint.h>
 
 struct hw_hook {
     const char *name;
     void *wrapper;
     void **real;
-    uint64_t **calls; /* NULL behind it: they are not counted (survey.h) */
+    hw_u64 **calls; /* NULL behind it: they are not counted (survey.h) */
 };
 
 /* Every hooked function of an API, made from its list. */

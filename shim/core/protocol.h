@@ -6,7 +6,7 @@
 #ifndef HEADWAY_PROTOCOL_H
 #define HEADWAY_PROTOCOL_H
 
-#include <stdint.h>
+#include "atomics.h"
 
 #define HW_MAGIC 0x59574448u /* "HDWY" */
 #define HW_VERSION 2u
@@ -64,64 +64,64 @@ enum hw_wanted {
 
 /* Written by the daemon alone. The client maps it read-only. */
 struct hw_daemon_page {
-    uint32_t magic, version;
-    uint64_t heartbeat_ns;
-    uint32_t lease;  /* not 0: pass without asking; each lease is another number */
-    uint32_t server; /* of enum hw_server; 0: a swap concerns nobody else */
-    uint64_t split_ns; /* groups of more than this are split; 0: never */
+    hw_u32 magic, version;
+    hw_u64 heartbeat_ns;
+    hw_u32 lease;  /* not 0: pass without asking; each lease is another number */
+    hw_u32 server; /* of enum hw_server; 0: a swap concerns nobody else */
+    hw_u64 split_ns; /* groups of more than this are split; 0: never */
     /* for turns */
-    uint64_t window_ns;   /* no more predicted work than this in flight; 0: any */
-    uint64_t deadline_ns; /* of a job, from its first work; 0: none */
-    uint32_t wanted;      /* others wait: say when a turn is over; of enum hw_wanted */
-    uint32_t at_once;     /* a turn may begin with the asking for it */
-    uint32_t waits;       /* the daemon knows that a turn is wanted: it need not be asked for again */
-    uint32_t looks;       /* the daemon looks at the client's page all the time: who does not wait for an answer
+    hw_u64 window_ns;   /* no more predicted work than this in flight; 0: any */
+    hw_u64 deadline_ns; /* of a job, from its first work; 0: none */
+    hw_u32 wanted;      /* others wait: say when a turn is over; of enum hw_wanted */
+    hw_u32 at_once;     /* a turn may begin with the asking for it */
+    hw_u32 waits;       /* the daemon knows that a turn is wanted: it need not be asked for again */
+    hw_u32 looks;       /* the daemon looks at the client's page all the time: who does not wait for an answer
                              need not say what can be seen there */
     /* for pieces */
-    uint64_t calm_ns;   /* those that are over when somebody more important is due may be so long, rather than a window;
+    hw_u64 calm_ns;   /* those that are over when somebody more important is due may be so long, rather than a window;
                            0: none */
-    uint64_t due_ns;    /* when the next of them is */
-    uint64_t period_ns; /* and the one after that, so much later; 0: nobody knows */
-    uint64_t job_ns;    /* how long each has the GPU, about */
+    hw_u64 due_ns;    /* when the next of them is */
+    hw_u64 period_ns; /* and the one after that, so much later; 0: nobody knows */
+    hw_u64 job_ns;    /* how long each has the GPU, about */
 };
 
 /* Written by the client. To the daemon it is a hint. */
 struct hw_client_page {
-    uint32_t magic, version;
-    uint32_t busy; /* something went to the GPU under a lease and may still be there */
-    uint32_t asks; /* turns that were asked for without waiting for the answer */
-    uint64_t passed;  /* groups that went under a lease */
-    uint64_t frames;  /* frames ended */
-    uint64_t used_ns; /* GPU time of groups that went under a lease, predicted where not waited for */
-    uint64_t last_ns; /* when the last of them was done */
-    uint64_t free_groups; /* groups that went with no daemon to ask */
-    uint64_t implicit;    /* submissions by the driver that the gate did not see coming, and work that
+    hw_u32 magic, version;
+    hw_u32 busy; /* something went to the GPU under a lease and may still be there */
+    hw_u32 asks; /* turns that were asked for without waiting for the answer */
+    hw_u64 passed;  /* groups that went under a lease */
+    hw_u64 frames;  /* frames ended */
+    hw_u64 used_ns; /* GPU time of groups that went under a lease, predicted where not waited for */
+    hw_u64 last_ns; /* when the last of them was done */
+    hw_u64 free_groups; /* groups that went with no daemon to ask */
+    hw_u64 implicit;    /* submissions by the driver that the gate did not see coming, and work that
                              went though the window was full of work that could not be done */
-    uint64_t methods;     /* entries of the matrix below */
+    hw_u64 methods;     /* entries of the matrix below */
     struct {
-        uint32_t method, count;
-        uint64_t size;
+        hw_u32 method, count;
+        hw_u64 size;
     } matrix[32]; /* of the group submitted last: which methods, how often, how much data */
     /* for turns */
-    uint64_t jobs, misses; /* jobs ended, and those of them that were late */
-    uint32_t unmarked;     /* work went that no mark stands behind yet */
-    uint32_t unknown;      /* functions for GPU work that it found and that are not hooked */
-    uint32_t issued[HW_LANES]; /* marks sent after work, by stream */
-    uint32_t done[HW_LANES];   /* marks that the GPU has written */
+    hw_u64 jobs, misses; /* jobs ended, and those of them that were late */
+    hw_u32 unmarked;     /* work went that no mark stands behind yet */
+    hw_u32 unknown;      /* functions for GPU work that it found and that are not hooked */
+    hw_u32 issued[HW_LANES]; /* marks sent after work, by stream */
+    hw_u32 done[HW_LANES];   /* marks that the GPU has written */
     /* for pieces, which wait on the GPU */
-    uint32_t gated; /* this turn is one of pieces: work may wait behind them, and the turn is still wanted when the
+    hw_u32 gated; /* this turn is one of pieces: work may wait behind them, and the turn is still wanted when the
                        gate has closed */
-    uint32_t open;  /* not 0: pieces may begin. Written by the daemon with the lease, and closed under
+    hw_u32 open;  /* not 0: pieces may begin. Written by the daemon with the lease, and closed under
                        one at times; by the client if the daemon is dead */
-    uint64_t piece_ns; /* what may be in flight of the piece to which work was added last: a window, or its longest group */
-    uint32_t given[HW_LANES];  /* pieces that each stream got so far, */
-    uint32_t ended[HW_LANES];  /* those to which nothing more is added, */
-    uint32_t opened[HW_LANES]; /* those that the GPU has begun, */
-    uint32_t closed[HW_LANES]; /* and those that it has done */
-    uint32_t waiting; /* threads that wait for the GPU: the program lives, though it says nothing */
-    uint32_t nears;   /* how often it was about to wait for all its work, */
-    uint32_t near;    /* and of which of these times the GPU has done the work before */
-    uint32_t unused;
+    hw_u64 piece_ns; /* what may be in flight of the piece to which work was added last: a window, or its longest group */
+    hw_u32 given[HW_LANES];  /* pieces that each stream got so far, */
+    hw_u32 ended[HW_LANES];  /* those to which nothing more is added, */
+    hw_u32 opened[HW_LANES]; /* those that the GPU has begun, */
+    hw_u32 closed[HW_LANES]; /* and those that it has done */
+    hw_u32 waiting; /* threads that wait for the GPU: the program lives, though it says nothing */
+    hw_u32 nears;   /* how often it was about to wait for all its work, */
+    hw_u32 near;    /* and of which of these times the GPU has done the work before */
+    hw_u32 unused;
 };
 
 #endif

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 static char path[PATH_MAX]; /* empty: nobody looks */
-static uint32_t unknown;
+static hw_u32 unknown;
 
 /* ---- what is work ---------------------------------------------------------------------------- */
 
@@ -42,7 +42,7 @@ bool hw_is_work(const char *name) {
  * are that may hold something. */
 #define STUBS 128
 __attribute__((used, visibility("hidden"))) struct {
-    uint64_t *calls;
+    hw_u64 *calls;
     void *target;
 } hw_stubs[STUBS];
 static struct hw_calls *more_calls; /* behind those of the hooks; NULL: nobody counts */
@@ -66,11 +66,11 @@ __asm__(".text\n.p2align 6\nhw_stub_code:\n.set hw_stub, 0\n.rept 128\n"
 #endif
 
 /* Other processes may take rows of the same name: they are added up. */
-static uint64_t *row_for(const char *name) {
+static hw_u64 *row_for(const char *name) {
     static size_t used;
     for (; used < STUBS; used++) {
         char free = 0;
-        if (__atomic_compare_exchange_n(more_calls[used].name, &free, '+', false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+        if (hw_replace_full((hw_char *)more_calls[used].name, &free, '+')) {
             strncpy(more_calls[used].name + 1, name, sizeof more_calls->name - 2);
             return &more_calls[used].count;
         }
@@ -96,7 +96,7 @@ static void *counted(const char *name, void *found) {
 /* Programs may look the same thing up for every frame: each is told once. */
 #define SEEN 2048
 static bool is_new(const char *kind, const char *way, const char *name) {
-    static uint64_t seen[SEEN];
+    static hw_u64 seen[SEEN];
     const char *words[] = {kind, way, name};
     uint64_t hash = 0xcbf29ce484222325ull;
     for (size_t i = 0; i < 3; i++)
@@ -104,7 +104,7 @@ static bool is_new(const char *kind, const char *way, const char *name) {
     hash |= 1;
     for (size_t i = 0; i < SEEN; i++) {
         uint64_t there = 0;
-        if (__atomic_compare_exchange_n(&seen[(hash + i) % SEEN], &there, hash, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        if (hw_replace_full(&seen[(hash + i) % SEEN], &there, hash))
             return true;
         if (there == hash) return false;
     }
@@ -132,12 +132,12 @@ void *hw_survey_passed(const char *name, const char *way, int version, void *fou
     char asked[16];
     if (!hw_is_work(name)) return found;
     snprintf(asked, sizeof asked, " %d", version);
-    if (is_new("unknown", "", name)) hw_gate_show_unknown(__atomic_add_fetch(&unknown, 1, __ATOMIC_RELAXED));
+    if (is_new("unknown", "", name)) hw_gate_show_unknown(hw_add(&unknown, 1));
     tell("passed", way, name, asked);
     return found && more_calls ? counted(name, found) : found;
 }
 
-uint32_t hw_survey_unknown(void) { return __atomic_load_n(&unknown, __ATOMIC_RELAXED); }
+uint32_t hw_survey_unknown(void) { return hw_load(&unknown); }
 
 /* ---- links --------------------------------------------------------------------------------------- */
 

@@ -3,8 +3,7 @@
 #ifndef HEADWAY_SURVEY_H
 #define HEADWAY_SURVEY_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "atomics.h"
 
 /* Begins to tell, if HEADWAY_LOOKUPS names a file for it. Each line of that is
  *     PID loaded - PROGRAM
@@ -32,11 +31,11 @@ uint32_t hw_survey_unknown(void);
 
 struct hw_calls {
     char name[56];
-    uint64_t count;
+    hw_u64 count;
 };
 
 /* One call more of a wrapper: nothing but a look while nobody wants to know. */
 #define HW_COUNT(calls) \
-    ((void)(__builtin_expect((calls) != NULL, 0) && __atomic_add_fetch(calls, 1, __ATOMIC_RELAXED)))
+    ((void)(__builtin_expect((calls) != NULL, 0) && hw_add(calls, 1)))
 
 #endif

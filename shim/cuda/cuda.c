@@ -51,7 +51,7 @@ static CUstream stream_of(void *lane) { return is_per_thread(lane) ? PER_THREAD 
 static bool is_recorded(CUstream stream) {
     static CUresult (*capturing)(CUstream, int *);
     int status = 0;
-    if (!__atomic_load_n(&hw_fast.recorded, __ATOMIC_RELAXED)) return false;
+    if (!hw_load(&hw_fast.recorded)) return false;
     if (!capturing) capturing = hw_find_in(LIBRARY, "cuStreamIsCapturing");
     return !capturing || capturing(stream, &status) != SUCCESS || status;
 }
@@ -60,7 +60,7 @@ static bool is_recorded(CUstream stream) {
 #define RELAXED 2
 static int change_mode(int mode) {
     static CUresult (*exchange)(int *);
-    if (mode < 0 || !__atomic_load_n(&hw_fast.recorded, __ATOMIC_RELAXED)) return -1;
+    if (mode < 0 || !hw_load(&hw_fast.recorded)) return -1;
     if (!exchange) exchange = hw_find_in(LIBRARY, "cuThreadExchangeStreamCaptureMode");
     return exchange && exchange(&mode) == SUCCESS ? mode : -1;
 }
@@ -75,7 +75,7 @@ static struct known {
 } pages[PAGES];
 static unsigned next_page;
 
-static bool device_address(volatile uint32_t *word, uint64_t *address) {
+static bool device_address(hw_u32 *word, uint64_t *address) {
     static CUresult (*add)(void *, size_t, unsigned);
     static CUresult (*get)(uint64_t *, void *, unsigned);
     uintptr_t page = (uintptr_t)word & ~(uintptr_t)4095;
@@ -115,7 +115,7 @@ static bool mark_by_event(CUstream stream, void **event) {
     return false;
 }
 
-static bool mark_relaxed(void *lane, volatile uint32_t *word, uint32_t value, void **event) {
+static bool mark_relaxed(void *lane, hw_u32 *word, uint32_t value, void **event) {
     static CUresult (*write)(CUstream, uint64_t, uint32_t, unsigned);
     static bool tried, unable;
     uint64_t address;
@@ -134,7 +134,7 @@ static bool mark_relaxed(void *lane, volatile uint32_t *word, uint32_t value, vo
     return mark_by_event(stream_of(lane), event);
 }
 
-static bool mark(void *lane, volatile uint32_t *word, uint32_t value, void **event) {
+static bool mark(void *lane, hw_u32 *word, uint32_t value, void **event) {
     int mode = change_mode(RELAXED);
     bool marked = mark_relaxed(lane, word, value, event);
     change_mode(mode);
@@ -185,7 +185,7 @@ union op { /* CUstreamBatchMemOpParams */
 #define AWAIT 1
 #define WRITE 2
 
-static bool add_op(union op *ops, unsigned *count, int operation, volatile uint32_t *word, uint32_t value) {
+static bool add_op(union op *ops, unsigned *count, int operation, hw_u32 *word, uint32_t value) {
     union op op = {.word = {.operation = operation, .value = value}};
     if (!device_address(word, &op.word.address)) return false;
     ops[(*count)++] = op;
@@ -286,7 +286,7 @@ static inline uint64_t kernel(const void *f, unsigned gx, unsigned gy, unsigned 
     typedef CUresult(*type_##name) params; \
     static struct { \
         type_##name real; \
-        uint64_t *calls; \
+        hw_u64 *calls; \
     } hook_##name HW_NEAR(16); \
     EXPORT CUresult name params;
 #define HOOK(since, name, per_thread, params, args) HOOKED(name, params)
@@ -415,7 +415,7 @@ static bool is_captured(void *lane) {
 }
 
 static void count_capture(bool was, bool is) {
-    if (was != is) __atomic_add_fetch(&hw_fast.recorded, is - was, __ATOMIC_RELAXED);
+    if (was != is) hw_add(&hw_fast.recorded, is - was);
 }
 
 #define CAPTURE_ONE(name, per_thread, params, args) \

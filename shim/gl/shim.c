@@ -122,7 +122,9 @@ static uint64_t predicted_ns(const struct hw_channel *c) {
     return total;
 }
 
-static uint64_t split_bound(const struct hw_channel *c) { return c->daemon ? c->daemon->split_ns : 0; }
+static uint64_t split_bound(const struct hw_channel *c) {
+    return hw_daemon_of(c) ? hw_load(&hw_daemon_of(c)->split_ns) : 0;
+}
 
 static void add_work(struct hw_channel *c, uint32_t method, uint64_t size, bool pixels) {
     if (c->list) c->list_units[c->list % HW_LISTS] += (uint32_t)size;
@@ -194,12 +196,12 @@ enum {
 #define WORK(name, params, args, size) \
     typedef void(*type_##name) params; \
     static type_##name real_##name; \
-    static uint64_t *calls_##name; \
+    static hw_u64 *calls_##name; \
     EXPORT void name params;
 #define SUBMIT(ret, name, params, args) \
     typedef ret(*type_##name) params; \
     static type_##name real_##name; \
-    static uint64_t *calls_##name; \
+    static hw_u64 *calls_##name; \
     EXPORT ret name params;
 #include "hooks.def"
 
@@ -322,7 +324,7 @@ static void after(struct hw_channel *c, bool frame, bool done) {
 
 /* What went under a lease is waited for, and no longer keeps the GPU from others. */
 static void settle_lease(struct hw_channel *c) {
-    if (!c->page || !c->page->busy) return;
+    if (!hw_is_busy(c)) return;
     int error = errno;
     inside++;
     wait_done(c);
@@ -412,7 +414,7 @@ static void show_frame(void) {
 
 static void count_implicit(void) {
     struct hw_channel *c = channel();
-    if (c && c->works && c->page) c->page->implicit++;
+    if (c && c->works && hw_page_of(c)) hw_count(&hw_page_of(c)->implicit, 1);
 }
 
 #define WORK(name, params, args, size) \

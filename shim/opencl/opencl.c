@@ -31,13 +31,13 @@ static struct {
 #undef TOOL
 } tools;
 
-static bool layered; /* a loader has put the layer in: that is the way to the gate */
+static HW_SHARED(bool) layered; /* a loader has put the layer in: that is the way to the gate */
 static _Thread_local int within; /* a driver that calls its own functions through us is not the program */
 
 /* The loader's functions, from the library that `real` is in. */
 static void find_tools(void *real) {
-    static bool tried;
-    if (layered || __atomic_exchange_n(&tried, true, __ATOMIC_RELAXED)) return;
+    static hw_int tried;
+    if (hw_load(&layered) || hw_exchange_full(&tried, true)) return;
 #define TOOL(name) tools.name = (__typeof__(&name))hw_find_beside(real, #name);
     TOOLS
 #undef TOOL
@@ -56,7 +56,7 @@ struct queue {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct queue queues[HW_LANES];
-static int held; /* events that the program has yet to set */
+static hw_int held; /* events that the program has yet to set */
 
 static struct queue *find(cl_command_queue key) {
     for (size_t i = 0; i < HW_LANES; i++)
@@ -134,7 +134,7 @@ static bool event_done(void *event) { /* an error is an end, too */
 static void forget(void *event) { tools.clReleaseEvent(event); }
 
 struct mark { /* for the daemon, which must see it also when the program does nothing */
-    volatile uint32_t *word;
+    hw_u32 *word;
     uint32_t value;
 };
 
@@ -145,7 +145,7 @@ static void CL_CALLBACK reached(cl_event event, cl_int status, void *data) {
     free(mark);
 }
 
-static bool mark(void *lane, volatile uint32_t *word, uint32_t value, void **event) {
+static bool mark(void *lane, hw_u32 *word, uint32_t value, void **event) {
     cl_event marker = put_marker(lane);
     struct mark *m = marker && tools.clSetEventCallback ? malloc(sizeof *m) : NULL;
     if (m) *m = (struct mark){word, value};
@@ -179,7 +179,7 @@ static bool may_mark(void *lane) {
     return known && tools.clFlush && tools.clGetEventInfo && tools.clRetainEvent && tools.clReleaseEvent;
 }
 
-static bool held_back(void) { return __atomic_load_n(&held, __ATOMIC_RELAXED) > 0; }
+static bool held_back(void) { return hw_load(&held) > 0; }
 
 static const struct hw_lane_api api = {
     .mark = mark,
@@ -251,7 +251,7 @@ static void count_users(cl_command_queue key, int change) {
 
 #define HOOK(ret, name, params, args) \
     static __typeof__(&name) real_##name; \
-    static uint64_t *calls_##name; \
+    static hw_u64 *calls_##name; \
     static ret CL_API_CALL layer_##name params;
 #include "opencl.def"
 
@@ -268,7 +268,7 @@ static cl_icd_dispatch target; /* what comes after the layer */
     } \
     ret CL_API_CALL name params { \
         if (!READY(name)) return fault; \
-        if (layered) return real_##name args; \
+        if (hw_load(&layered)) return real_##name args; \
         HW_COUNT(calls_##name); \
         find_tools((void *)real_##name); \
         kind(ret, real_##name args, __VA_ARGS__) \
@@ -317,7 +317,7 @@ static cl_icd_dispatch target; /* what comes after the layer */
 
 #define DO_HOLD(ret, call, good, change) \
     ret result = call; \
-    if (good) __atomic_add_fetch(&held, change, __ATOMIC_RELAXED); \
+    if (good) hw_add(&held, change); \
     return result;
 #define GOOD_cl_event result
 #define GOOD_cl_int result == CL_SUCCESS
@@ -357,7 +357,7 @@ HW_KNOWS("OpenCL", CL_TARGET_OPENCL_VERSION)
 /* A program may come with more than one loader. */
 #define LOADERS 4
 static cl_icd_dispatch tables[LOADERS];
-static cl_uint loaders;
+static hw_u32 loaders;
 
 cl_int CL_API_CALL clGetLayerInfo(cl_layer_info what, size_t size, void *value, size_t *needed) {
     static const char name[] = "Headway";
@@ -380,19 +380,19 @@ cl_int CL_API_CALL clInitLayer(cl_uint count, const cl_icd_dispatch *next, cl_ui
     cl_icd_dispatch after = {0};
     memcpy(&after, next, size);
     if (!after.clFinish || after.clFinish == layer_clFinish) return CL_INVALID_OPERATION; /* we are there already */
-    cl_uint number = __atomic_fetch_add(&loaders, 1, __ATOMIC_RELAXED);
+    cl_uint number = hw_add(&loaders, 1) - 1;
     if (number >= LOADERS) return CL_OUT_OF_RESOURCES;
     cl_icd_dispatch *ours = &tables[number];
     *ours = after;
 #define HOOK(ret, name, params, args) \
     if (after.name) ours->name = layer_##name;
 #include "opencl.def"
-    if (!layered) {
+    if (!hw_load(&layered)) {
         target = after;
 #define TOOL(name) tools.name = after.name;
         TOOLS
 #undef TOOL
-        __atomic_store_n(&layered, true, __ATOMIC_RELEASE);
+        hw_store_release(&layered, true);
     }
     hw_survey_hooked("clInitLayer", "OPENCL_LAYERS");
     *count_ret = (cl_uint)(size / sizeof(void *));

@@ -24,10 +24,11 @@ void hw_cost_publish(struct hw_cost *c) {
     uint64_t ns = c->seen < HW_KNOWN || c->ns > UINT32_MAX ? 0 : c->ns;
     uint32_t hash = hw_cost_hash(c->signature), place = hash % HW_COST_PLACES;
     if (hw_cost_at(c->at) >> 32 != hash) c->at = last = last % (HW_KNOWN_COSTS - 1) + 1;
-    __atomic_store_n(&hw_known.costs[c->at], (uint64_t)hash << 32 | ns, __ATOMIC_RELAXED);
-    if (hw_known.places[place] == c->at || hw_known.places[place ^ 1] == c->at) return;
-    if (hw_known.places[place] && !hw_known.places[place ^ 1]) place ^= 1;
-    __atomic_store_n(&hw_known.places[place], (uint16_t)c->at, __ATOMIC_RELAXED);
+    hw_store(&hw_known.costs[c->at], (uint64_t)hash << 32 | ns);
+    uint32_t first = hw_load(&hw_known.places[place]), second = hw_load(&hw_known.places[place ^ 1]);
+    if (first == c->at || second == c->at) return;
+    if (first && !second) place ^= 1;
+    hw_store(&hw_known.places[place], (uint16_t)c->at);
 }
 
 uint64_t hw_cost_of(const struct hw_cost *cost, uint64_t unknown_ns) {

@@ -2,8 +2,7 @@
 #ifndef HEADWAY_COSTS_H
 #define HEADWAY_COSTS_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "atomics.h"
 
 /* Kinds of work that one batch is learned from. */
 #define HW_PARTS 8
@@ -40,32 +39,32 @@ struct hw_cost *hw_cost_find(uint64_t signature);
 #define HW_KNOWN_COSTS 4096
 #define HW_COST_PLACES 8192
 extern struct hw_known {
-    uint64_t costs[HW_KNOWN_COSTS];
-    uint16_t places[HW_COST_PLACES];
+    hw_u64 costs[HW_KNOWN_COSTS];
+    hw_u16 places[HW_COST_PLACES];
 } hw_known __attribute__((visibility("hidden")));
 void hw_cost_publish(struct hw_cost *cost);
 
 static inline uint32_t hw_cost_hash(uint64_t signature) { return (uint32_t)(signature * 0x9e3779b97f4a7c15ull >> 32); }
 
 static inline uint64_t hw_cost_at(uint32_t at) {
-    return __atomic_load_n(&hw_known.costs[at % HW_KNOWN_COSTS], __ATOMIC_RELAXED);
+    return hw_load(&hw_known.costs[at % HW_KNOWN_COSTS]);
 }
 
 /* Where it is, if it is known: where it is thought to be, or where it stands that it is. */
 static inline uint32_t hw_cost_place(uint32_t hash, uint32_t at) {
     uint32_t place = hash % HW_COST_PLACES;
     if (hw_cost_at(at) >> 32 == hash) return at;
-    at = __atomic_load_n(&hw_known.places[place], __ATOMIC_RELAXED);
+    at = hw_load(&hw_known.places[place]);
     if (hw_cost_at(at) >> 32 == hash) return at;
-    return __atomic_load_n(&hw_known.places[place ^ 1], __ATOMIC_RELAXED);
+    return hw_load(&hw_known.places[place ^ 1]);
 }
 
 /* In ns; 0: it is not known. `next` is where the next one probably is. */
-static inline uint32_t hw_cost_known(uint64_t signature, uint32_t *next) {
-    uint32_t hash = hw_cost_hash(signature), at = hw_cost_place(hash, *next);
+static inline uint32_t hw_cost_known(uint64_t signature, hw_u32 *next) {
+    uint32_t hash = hw_cost_hash(signature), at = hw_cost_place(hash, hw_load(next));
     uint64_t cost = hw_cost_at(at);
     if (cost >> 32 != hash) return 0;
-    *next = at + 1;
+    hw_store(next, at + 1);
     __builtin_prefetch(&hw_known.costs[(at + 8) % HW_KNOWN_COSTS]);
     return (uint32_t)cost;
 }

@@ -24,7 +24,8 @@
 
 struct hw_turns hw = {.lock = PTHREAD_MUTEX_INITIALIZER, .every = 1, .pace = 1024};
 
-static uint64_t looked_ns, stuck_at; /* the second: how much was done when nothing more got done */
+static hw_u64 looked_ns;
+static uint64_t stuck_at; /* how much was done when nothing more got done */
 static bool stuck;
 
 /* Batches found done together, waiting to be booked. */
@@ -38,21 +39,28 @@ static struct {
 } measurable[MEASURABLE];
 static uint32_t measurables;
 
-void hw_lock(void) {
-    pthread_mutex_lock(&hw.lock);
-    if (!hw.lent) return;
-    int64_t joined = hw.lent - __atomic_exchange_n(&hw_fast.room, 0, __ATOMIC_SEQ_CST);
+/* What others joined is part of the piece from now on, and nobody joins it any more. */
+static void end_loan(void) {
+    uint64_t room = hw_exchange_full(&hw_fast.room, hw_room_of(hw.loan, 0));
+    uint64_t joined = hw.lent - hw_room_ns(room);
     hw.lent = 0;
-    hw_fast.joined = NULL;
-    hw.joined->open.sum.ns += (uint64_t)joined;
+    hw_store(&hw_fast.joined, NULL);
+    hw.joined->open.sum.ns += joined;
     hw.joined->open.works += joined > 0;
-    if (hw_fast.opened) { /* as far as is known, nothing of it was done */
-        hw.joined->added_ns += (uint64_t)joined;
+    if (hw_load(&hw_fast.opened)) { /* as far as is known, nothing of it was done */
+        hw.joined->added_ns += joined;
         return;
     }
-    int64_t left = (int64_t)(hw_fast.until - hw_ticks());
-    hw.joined->left_ns = left > 0 ? ((uint64_t)left << 16) / hw_fast.rate : 0;
+    uint64_t until = hw_load(&hw_fast.until);
+    int64_t left = hw_until_left(until, hw_ticks());
+    if (!hw_until_is_of(until, hw.loan)) left = hw_load(&hw_fast.most); /* who joined an earlier one wrote it late */
+    hw.joined->left_ns = left > 0 ? ((uint64_t)left << 16) / hw_load(&hw_fast.rate) : 0;
     hw.joined->looked_ns = hw_now();
+}
+
+void hw_lock(void) {
+    pthread_mutex_lock(&hw.lock);
+    if (hw.lent) end_loan();
 }
 
 void hw_unlock(void) { pthread_mutex_unlock(&hw.lock); }
@@ -84,7 +92,7 @@ void hw_lanes_show(void) {
     bool open = false;
     for (uint32_t i = 0; i < hw.used; i++)
         open |= hw.lanes[i].loose || (hw.lanes[i].open.works && !hw.lanes[i].open.gated);
-    hw.channel->page->unmarked = open;
+    hw_store(&hw_page()->unmarked, open);
 }
 
 /* Pieces wait for the gate, so from when to when they ran is not known. But if it was open since the last booking, and
@@ -93,7 +101,7 @@ static uint64_t ran_since(uint64_t now) {
     static uint64_t booked_ns;
     static uint32_t lease_before;
     static bool fed_before;
-    uint32_t lease = hw.channel->daemon ? __atomic_load_n(&hw.channel->daemon->lease, __ATOMIC_ACQUIRE) : 0;
+    uint32_t lease = hw_daemon() ? hw_load_acquire(&hw_daemon()->lease) : 0;
     bool fed = hw_lanes_in_flight(), all = fed && fed_before && lease && lease == lease_before;
     uint64_t since = all ? booked_ns : 0;
     lease_before = lease;
@@ -143,7 +151,7 @@ void hw_lanes_book(uint64_t now, bool exact) {
     }
     if (gated) keep_pace(took, cost, since && follows);
     uint64_t ran = exact || (gated && since) || took < cost ? took : cost;
-    if (hw.channel->page) hw.channel->page->used_ns += ran;
+    if (hw_page()) hw_count(&hw_page()->used_ns, ran);
     /* Pieces are looked at late: when the last one was probably done is where the next began. */
     uint64_t finish = gated ? start + ran : now;
     if (finish > hw.finished_ns) hw.finished_ns = finish;
@@ -189,10 +197,10 @@ static void find_done(const struct lane *lane, struct batch *b, uint64_t now, bo
     if (found_count == sizeof found / sizeof *found) hw_lanes_book(now, exact);
 }
 
-void hw_turn_written(volatile uint32_t *word, uint32_t value) {
-    uint32_t old = __atomic_load_n(word, __ATOMIC_RELAXED);
+void hw_turn_written(hw_u32 *word, uint32_t value) {
+    uint32_t old = hw_load(word);
     while ((int32_t)(old - value) < 0)
-        if (__atomic_compare_exchange_n(word, &old, value, true, __ATOMIC_RELEASE, __ATOMIC_RELAXED)) return;
+        if (hw_replace_release(word, &old, value)) return;
 }
 
 /* An event says it to us; the word says it to the daemon. */
@@ -212,7 +220,7 @@ static bool is_done(const struct lane *lane, struct batch *b) {
 /* Seen soon after it happened: within some microseconds, or a small part of what it took. */
 static bool is_soon(const struct batch *b, uint64_t now) {
     uint64_t start = b->issued_ns > hw.finished_ns ? b->issued_ns : hw.finished_ns;
-    uint64_t late = now - looked_ns;
+    uint64_t late = now - hw_lanes_looked();
     return late < CLOSE_NS || (start < now && late < (now - start) / 16);
 }
 
@@ -228,10 +236,10 @@ void hw_lanes_reap(uint64_t now) {
         if (lane->gone && !lane->count) bury(lane);
     }
     hw_lanes_book(now, exact);
-    __atomic_store_n(&looked_ns, now, __ATOMIC_RELAXED);
+    hw_store(&looked_ns, now);
 }
 
-uint64_t hw_lanes_looked(void) { return __atomic_load_n(&looked_ns, __ATOMIC_RELAXED); }
+uint64_t hw_lanes_looked(void) { return hw_load(&looked_ns); }
 
 void hw_lane_send_off(struct lane *lane) {
     lane->queued_ns += lane->open.sum.ns;
@@ -242,14 +250,15 @@ void hw_lane_send_off(struct lane *lane) {
 /* A mark behind what the lane has got so far. */
 void hw_lane_mark(struct lane *lane) {
     struct batch *b = &lane->open;
-    if (!hw.channel->page || lane->gone || lane->count == BATCHES || !lane->api->may_mark(lane->key)) return;
+    struct hw_client_page *page = hw_page();
+    if (!page || lane->gone || lane->count == BATCHES || !lane->api->may_mark(lane->key)) return;
     if (b->gated || (!b->works && !lane->loose)) return;
-    b->word = &hw.channel->page->done[lane->slot];
-    b->seq = hw.channel->page->issued[lane->slot] + 1;
+    b->word = &page->done[lane->slot];
+    b->seq = hw_load(&page->issued[lane->slot]) + 1;
     b->event = NULL;
     if (!b->works) b->issued_ns = hw.turn_ns;
     if (!lane->api->mark(lane->key, b->word, b->seq, &b->event)) return;
-    hw.channel->page->issued[lane->slot] = b->seq;
+    hw_store(&page->issued[lane->slot], b->seq);
     lane->loose = false;
     hw_lane_send_off(lane);
 }
@@ -257,7 +266,7 @@ void hw_lane_mark(struct lane *lane) {
 void hw_lanes_mark(void) {
     for (uint32_t i = 0; i < hw.used; i++)
         if (hw.lanes[i].key) hw_lane_mark(&hw.lanes[i]);
-    hw_fast.lane = NULL;
+    hw_store(&hw_fast.lane, NULL);
     hw_lanes_show();
 }
 
@@ -272,14 +281,18 @@ bool hw_lanes_in_flight(void) {
 static void say_done(const struct lane *lane, struct batch *b) {
     if (b->event) forget_event(lane, b);
     if (!b->gated) return;
-    if (!hw_is_begun(b) && hw.channel->page) __atomic_store_n(&hw.channel->page->open, 1, __ATOMIC_SEQ_CST);
+    if (!hw_is_begun(b) && hw_page()) hw_store_full(&hw_page()->open, 1);
     hw_turn_written(b->word, b->seq);
     hw_turn_written(b->word - HW_LANES, b->seq);
 }
 
+bool hw_lane_is_sent_to(const struct lane *lane) {
+    return hw_load_acquire(&lane->passing) || hw_load_full(&hw_fast.joining);
+}
+
 /* Pieces that the GPU has not done for sure, or work that has yet to get there, though somebody waited for something. */
 bool hw_lane_has_pieces(const struct lane *lane) {
-    if (__atomic_load_n(&lane->passing, __ATOMIC_ACQUIRE) || __atomic_load_n(&hw_fast.joining, __ATOMIC_SEQ_CST)) return true;
+    if (hw_lane_is_sent_to(lane)) return true;
     if (lane->open.gated && !hw_is_begun(&lane->open)) return true;
     for (uint32_t i = lane->count; i-- > 0;) {
         const struct batch *b = &lane->ring[(lane->first + i) % BATCHES];
@@ -370,8 +383,10 @@ void hw_lanes_forget(void) {
     memset(hw.lanes, 0, hw.used * sizeof *hw.lanes);
     hw.used = measurables = found_count = 0;
     hw.flight_ns = 0;
-    hw_fast.lane = hw_fast.joined = NULL;
-    hw_fast.joining = 0;
-    hw_fast.room = hw.lent = 0;
+    hw_store(&hw_fast.lane, NULL);
+    hw_store(&hw_fast.joined, NULL);
+    hw_store(&hw_fast.joining, 0);
+    hw_store(&hw_fast.room, hw_room_of(hw.loan, 0));
+    hw.lent = 0;
     stuck = false;
 }

@@ -23,7 +23,7 @@ struct batch {
     bool gated;    /* it waits on the GPU until the gate is open: a piece */
     bool unknown;  /* a piece of work that was not seen often enough */
     bool starved;  /* the GPU had nothing to do before it: it may have waited for its work */
-    volatile uint32_t *word; /* the mark; its page stays mapped whatever becomes of the daemon */
+    hw_u32 *word; /* the mark; its page stays mapped whatever becomes of the daemon */
     void *event;             /* or this in its place */
     void *begun, *ended;     /* events that tell what a piece took, for some of them */
     struct hw_sum sum;       /* what it is predicted to cost; its parts are last, and mostly there are none */
@@ -43,7 +43,7 @@ struct lane {
     bool gone;  /* the stream is no more, but what it had in flight goes on */
     uint32_t slot, first, count;
     uint32_t unmeasured; /* pieces since one was measured */
-    int passing; /* threads whose work has passed and is on its way to the stream */
+    hw_int passing; /* threads whose work has passed and is on its way to the stream */
     /* Of the open piece, at a time: what the GPU had yet to do, and what went since; whether it had begun. */
     uint64_t left_ns, added_ns, looked_ns;
     bool runs;
@@ -55,7 +55,7 @@ struct lane {
 };
 
 extern struct hw_turns {
-    struct hw_channel *channel;
+    HW_SHARED(struct hw_channel *) made; /* the channel, once there is one */
     pthread_mutex_t lock;
     uint64_t flight_ns, finished_ns, turn_ns;
     uint64_t ended; /* batches done so far */
@@ -64,9 +64,15 @@ extern struct hw_turns {
     uint32_t pace;  /* what pieces take, gates and all, in 1024ths of what is predicted of them */
     uint32_t used;  /* of the lanes; looking at all of them would be slow */
     struct lane *joined; /* whose piece others may join, */
-    int64_t lent;        /* and for how much there was room */
+    uint32_t loan;       /* under which number, and for how much there was room, in ns: 0 if there is no loan */
+    uint32_t lent;
     struct lane lanes[HW_LANES];
 } hw;
+
+/* The channel of all lanes, NULL before the first work; and its pages, which there must be. */
+static inline struct hw_channel *hw_channel(void) { return hw_load_acquire(&hw.made); }
+static inline const struct hw_daemon_page *hw_daemon(void) { return hw_daemon_of(hw_channel()); }
+static inline struct hw_client_page *hw_page(void) { return hw_page_of(hw_channel()); }
 
 /* ---- lanes.c ---- */
 
@@ -86,6 +92,8 @@ void hw_lanes_measure(void);
 void hw_lane_is_done(struct lane *lane, uint64_t now);
 void hw_lanes_book(uint64_t now, bool exact);
 bool hw_lanes_in_flight(void);
+/* Work of some thread has passed and may have yet to get to the stream. */
+bool hw_lane_is_sent_to(const struct lane *lane);
 bool hw_lane_has_pieces(const struct lane *lane);
 void hw_lanes_look_for_broken(uint64_t now);
 /* In a forked child there are none. */
@@ -118,7 +126,8 @@ void hw_turn_ask_again(void);
 void hw_turn_say_passed(void);
 
 static inline bool hw_turn_leased(void) {
-    return hw.channel->daemon && __atomic_load_n(&hw.channel->daemon->lease, __ATOMIC_ACQUIRE);
+    const struct hw_daemon_page *daemon = hw_daemon();
+    return daemon && hw_load_acquire(&daemon->lease);
 }
 
 #endif

@@ -39,7 +39,8 @@ static uint64_t at_pace(uint64_t ns) { return ns * hw.pace / 1024; }
 
 static void send_piece_off(struct lane *lane) {
     const struct batch *b = &lane->open;
-    if (b->word == &hw.channel->page->closed[lane->slot]) hw.channel->page->ended[lane->slot] = b->seq;
+    struct hw_client_page *page = hw_page();
+    if (b->word == &page->closed[lane->slot]) hw_store(&page->ended[lane->slot], b->seq);
     lane->free_ns += at_pace(b->sum.ns);
     lane->loose = false;
     hw_lane_send_off(lane);
@@ -56,15 +57,15 @@ static uint64_t free_at(struct lane *lane, uint64_t now) {
     return lane->free_ns;
 }
 
-static bool is_calm(void) { return hw.channel->daemon->calm_ns > hw.channel->daemon->window_ns; }
+static bool is_calm(void) { return hw_load(&hw_daemon()->calm_ns) > hw_load(&hw_daemon()->window_ns); }
 
 /* How much may go before somebody more important is due, from when the next piece begins; 0: no more than a window.
  * Before it begins others may come and go, for about so long each; around that nothing is sure. */
 static uint64_t calm_for(struct lane *lane) {
-    const volatile struct hw_daemon_page *daemon = hw.channel->daemon;
+    const struct hw_daemon_page *daemon = hw_daemon();
     uint64_t now = hw_now(), begins = free_at(lane, now);
-    uint64_t due = daemon->due_ns, period = daemon->period_ns, job = daemon->job_ns;
-    uint64_t margin = daemon->calm_ns / MARGIN_PART + MARGIN_NS + (begins - now) / MARGIN_PART_AHEAD;
+    uint64_t due = hw_load(&daemon->due_ns), period = hw_load(&daemon->period_ns), job = hw_load(&daemon->job_ns);
+    uint64_t margin = hw_load(&daemon->calm_ns) / MARGIN_PART + MARGIN_NS + (begins - now) / MARGIN_PART_AHEAD;
     if (now > due || job >= period) period = 0;
     if (!hw_turn_leased()) begins += job;
     for (; begins + margin > due; begins += job, due += period)
@@ -99,7 +100,7 @@ static bool is_beside_others(const struct lane *lane) {
 
 /* The piece that begins may be longer than a window if it is over before anybody comes. */
 static void widen(struct lane *lane) {
-    uint64_t calm = is_calm() && !is_beside_others(lane) ? calm_for(lane) : 0, most = hw.channel->daemon->calm_ns;
+    uint64_t calm = is_calm() && !is_beside_others(lane) ? calm_for(lane) : 0, most = hw_load(&hw_daemon()->calm_ns);
     lane->widest_ns = calm;
     lane->wide_ns = calm < most ? calm : most;
 }
@@ -110,7 +111,7 @@ static bool has_room(const struct lane *lane) { return lane->count + lane->open.
 /* What stands before no mark. That may be on other lanes, too, where it went while there was no daemon: nothing else
  * would tell its end. */
 static void mark_before_piece(struct lane *lane) {
-    if (!hw.channel->page->unmarked) {
+    if (!hw_load(&hw_page()->unmarked)) {
         hw_lane_mark(lane);
         return;
     }
@@ -121,12 +122,12 @@ static void mark_before_piece(struct lane *lane) {
 
 /* Behind the work so far, if there is any, the next piece begins. */
 static bool begin_piece(struct lane *lane, bool measured) {
-    volatile struct hw_client_page *page = hw.channel->page;
+    struct hw_client_page *page = hw_page();
     struct batch *b = &lane->open;
     mark_before_piece(lane);
     if ((b->works && !b->gated) || !has_room(lane) || !lane->api->may_mark(lane->key)) return false;
     struct batch *last = lane->count ? &lane->ring[(lane->first + lane->count - 1) % BATCHES] : NULL;
-    uint32_t seq = page->given[lane->slot] + 1;
+    uint32_t seq = hw_load(&page->given[lane->slot]) + 1;
     struct hw_piece piece = {.open = &page->open, .opened = &page->opened[lane->slot], .number = seq};
     bool starved = b->gated ? !left_of(lane) : !last || hw_is_written(last);
     if (b->gated) {
@@ -136,7 +137,7 @@ static bool begin_piece(struct lane *lane, bool measured) {
     }
     if (!lane->api->gate(lane->key, &piece)) return false;
     if (b->gated) send_piece_off(lane);
-    __atomic_store_n(&page->given[lane->slot], seq, __ATOMIC_SEQ_CST);
+    hw_store_full(&page->given[lane->slot], seq);
     hw_batch_clear(b);
     b->gated = true;
     b->seq = seq;
@@ -180,22 +181,21 @@ static void end_pieces_beside(const struct lane *lane) {
 
 /* Whether this turn is one of pieces, or can become one; it is asked for if it is not there. Nobody waits. */
 static bool begin_pieces(void) {
-    volatile struct hw_client_page *page = hw.channel->page;
-    if (page->busy && page->gated) return true;
-    if (page->busy && hw_turn_leased()) {
+    struct hw_client_page *page = hw_page();
+    if (hw_load(&page->busy) && hw_load(&page->gated)) return true;
+    if (hw_load(&page->busy) && hw_turn_leased()) {
         hw_lanes_mark();
-        __atomic_store_n(&page->gated, 1, __ATOMIC_SEQ_CST);
+        hw_store_full(&page->gated, 1);
         if (hw_turn_leased()) return true; /* else the daemon may have looked before */
-        page->gated = 0;
+        hw_store(&page->gated, 0);
     }
-    if (page->busy) hw_turn_drain();
-    if (!hw.channel->page || hw.channel->fd < 0) return false;
-    page = hw.channel->page;
-    if (page->busy) return false;
-    page->gated = 1;
-    if (hw_gate_take_lease(hw.channel)) return true;
-    __atomic_store_n(&page->busy, 1, __ATOMIC_SEQ_CST);
-    return hw.asking || hw_gate_announce(hw.channel);
+    if (hw_load(&page->busy)) hw_turn_drain();
+    page = hw_page();
+    if (!page || !hw_gate_is_connected(hw_channel()) || hw_load(&page->busy)) return false;
+    hw_store(&page->gated, 1);
+    if (hw_gate_take_lease(hw_channel())) return true;
+    hw_store_full(&page->busy, 1);
+    return hw.asking || hw_gate_announce(hw_channel());
 }
 
 /* The program is as far ahead as it may be. While the gate is closed that is no wonder; else it may be its own
@@ -210,7 +210,7 @@ static void wait_for_pieces(struct lane *lane) {
         hw_lanes_reap(now);
         if (!is_ahead(lane, now)) return;
         if (!hw_turn_leased()) since = now;
-        if (hw_turn_is_stuck(&since, &before, now) || !hw_gate_reach(hw.channel, now)) return;
+        if (hw_turn_is_stuck(&since, &before, now) || !(hw.asking || hw_gate_reach(hw_channel(), now))) return;
         if (now - since > BROKEN_NS) hw_lanes_look_for_broken(now);
         hw_turn_ask_again();
         hw_turn_nap(100000);
@@ -251,8 +251,8 @@ static bool keep_books(void) {
     if (hw_now() - hw_lanes_looked() < BOOKS_NS || pthread_mutex_trylock(&hw.lock)) return false;
     hw_lanes_reap_pieces(hw_now());
     bool waits = false;
-    for (uint32_t i = 0; i < HW_LANES && hw.channel->page; i++)
-        waits |= hw.channel->page->opened[i] != hw.channel->page->given[i];
+    const struct hw_client_page *page = hw_page();
+    for (uint32_t i = 0; i < HW_LANES && page; i++) waits |= hw_load(&page->opened[i]) != hw_load(&page->given[i]);
     hw_turn_say_passed();
     if (waits) hw_turn_ask_again(); /* whatever went wrong, nothing is to wait for a turn that nobody knows of */
     pthread_mutex_unlock(&hw.lock);
@@ -274,22 +274,24 @@ static uint32_t tick_rate(void) {
  * counted from then on, and without a lease nothing is added to it; until then nothing of it is done. */
 static void lend(struct lane *lane, uint64_t window) {
     const struct batch *b = &lane->open;
-    uint32_t rate = tick_rate(), lease = __atomic_load_n(&hw.channel->daemon->lease, __ATOMIC_ACQUIRE);
+    uint32_t rate = tick_rate(), lease = hw_load_acquire(&hw_daemon()->lease);
     uint64_t most = window + window / 8, left = left_of(lane), longest = most;
     if (lane->runs && can_stretch(lane, window)) longest = longest_of(lane, window);
     if (b->begun || !rate || b->sum.ns >= longest || (most * rate >> 16) > UINT32_MAX) return;
     if ((lane->runs && !lease) || left >= most) return;
     hw.joined = lane;
-    hw_fast.lease = lease;
-    hw.lent = (int64_t)(longest - b->sum.ns);
-    hw_fast.daemon = hw.channel->daemon;
-    hw_fast.rate = rate;
-    hw_fast.most = (uint32_t)(most * rate >> 16);
-    hw_fast.until = hw_ticks() + (left * rate >> 16);
-    hw_fast.opened = lane->runs ? NULL : b->word - HW_LANES;
-    hw_fast.number = b->seq;
-    __atomic_store_n(&hw_fast.room, hw.lent, __ATOMIC_SEQ_CST);
-    __atomic_store_n(&hw_fast.joined, lane->key, __ATOMIC_RELEASE);
+    hw.lent = (uint32_t)(longest - b->sum.ns < HW_ROOM_MOST ? longest - b->sum.ns : HW_ROOM_MOST);
+    hw.loan++;
+    /* Who sees any of these sees that the loan before has ended. */
+    hw_store_release(&hw_fast.lease, lease);
+    hw_store_release(&hw_fast.daemon, hw_daemon());
+    hw_store_release(&hw_fast.rate, rate);
+    hw_store_release(&hw_fast.most, (uint32_t)(most * rate >> 16));
+    hw_store_release(&hw_fast.until, hw_until_of(hw.loan, hw_ticks() + (left * rate >> 16)));
+    hw_store_release(&hw_fast.opened, lane->runs ? NULL : b->word - HW_LANES);
+    hw_store_release(&hw_fast.number, b->seq);
+    hw_store_release(&hw_fast.joined, lane->key);
+    hw_store_release(&hw_fast.room, hw_room_of(hw.loan, hw.lent));
 }
 
 /* The work goes with the piece. Where it is long, or nobody knows how long, it ends that; else the next piece does,
@@ -302,8 +304,8 @@ static enum hw_pass add_to_piece(struct lane *lane, struct hw_cost *cost, uint64
     if (b->begun) hw_cost_add(&b->sum, cost, ns); /* what took how long is only learned from measured ones */
     else b->sum.ns += ns;
     b->works++;
-    uint64_t longest = b->works == 1 ? width : hw.channel->page->piece_ns;
-    hw.channel->page->piece_ns = ns > longest ? ns : longest;
+    uint64_t longest = b->works == 1 ? width : hw_load(&hw_page()->piece_ns);
+    hw_store(&hw_page()->piece_ns, ns > longest ? ns : longest);
     lane->added_ns += ns;
     if (lane->added_ns > width / PARTS) left_of(lane);
     if (b->unknown || (ns >= 2 * width && !is_left_alone(b))) return HW_ENDING;
@@ -316,11 +318,12 @@ enum hw_pass hw_piece_pass(const struct hw_lane_api *api, void *key, uint64_t si
     static uint32_t number;
     if (!api->can_gate || !api->can_gate()) return HW_FREE;
     /* Every now and then it is looked whether the daemon lives. */
-    if ((number++ % 16 == 0 || hw.channel->fd < 0) && !hw_gate_reach(hw.channel, hw_now())) return HW_FREE;
-    uint64_t window = hw.channel->daemon->window_ns;
-    if (!window && !(hw.channel->page->busy && hw.channel->page->gated)) return HW_FREE;
+    bool look = number++ % 16 == 0 || !hw_gate_is_connected(hw_channel());
+    if (look && !hw.asking && !hw_gate_reach(hw_channel(), hw_now())) return HW_FREE;
+    uint64_t window = hw_load(&hw_daemon()->window_ns);
+    if (!window && !(hw_load(&hw_page()->busy) && hw_load(&hw_page()->gated))) return HW_FREE;
     if (!window) window = WIDE_NS;
-    if (!api->may_mark(key) || !hw_watchdog_start(hw.channel, keep_books) || !begin_pieces()) return HW_FREE;
+    if (!api->may_mark(key) || !hw_watchdog_start(hw_channel(), keep_books) || !begin_pieces()) return HW_FREE;
     struct lane *lane = hw_lane_of(api, key);
     if (!lane) return HW_FREE;
     end_pieces_beside(lane);
@@ -329,7 +332,7 @@ enum hw_pass hw_piece_pass(const struct hw_lane_api *api, void *key, uint64_t si
         hw_lanes_measure();
         hw_lanes_reap(hw_now());
         wait_for_pieces(lane);
-        if (!hw.channel->page) return HW_FREE;
+        if (!hw_page()) return HW_FREE;
         if (begin_piece(lane, cost->seen < HW_KNOWN || is_sampled(lane))) hw_turn_ask_again();
         else if (!lane->open.gated) return HW_FREE;
     }

@@ -24,23 +24,25 @@ bool hw_turn_inside(void) { return inside; }
 
 /* The daemon may look at the page all the time, and a word that two CPUs use is slow: what passes is counted apart. */
 void hw_turn_say_passed(void) {
-    if (!hw_fast.unsaid || !hw.channel->page) return;
-    hw.channel->page->passed += hw_fast.unsaid;
-    hw_fast.unsaid = 0;
+    struct hw_client_page *page = hw_page();
+    if (!hw_load(&hw_fast.unsaid) || !page) return;
+    hw_count(&page->passed, hw_load(&hw_fast.unsaid));
+    hw_store(&hw_fast.unsaid, 0);
 }
 
 /* Nothing of the program is on the GPU: the turn may go to somebody else. */
 static void let_go(bool last) {
+    struct hw_client_page *page = hw_page();
     told = false;
-    hw_fast.lane = NULL;
-    if (!hw.channel->page) return;
-    hw.channel->page->last_ns = hw.finished_ns;
-    hw.channel->page->gated = 0;
-    __atomic_store_n(&hw.channel->page->busy, 0, __ATOMIC_SEQ_CST);
+    hw_store(&hw_fast.lane, NULL);
+    if (!page) return;
+    hw_store(&page->last_ns, hw.finished_ns);
+    hw_store(&page->gated, 0);
+    hw_store_full(&page->busy, 0);
     if (hw.asking) return; /* by another thread: what it asks for must not be given back */
-    bool wanted = __atomic_load_n(&hw.channel->daemon->wanted, __ATOMIC_SEQ_CST);
-    if (wanted || !__atomic_load_n(&hw.channel->daemon->lease, __ATOMIC_SEQ_CST))
-        last ? hw_gate_rest(hw.channel) : (void)hw_gate_tell(hw.channel, HW_RELEASE, false);
+    bool wanted = hw_load_full(&hw_daemon()->wanted);
+    if (wanted || !hw_load_full(&hw_daemon()->lease))
+        last ? hw_gate_rest(hw_channel()) : (void)hw_gate_tell(hw_channel(), HW_RELEASE, false);
 }
 
 /* The turn was taken back: what is in flight is waited for, then it is given. */
@@ -51,22 +53,22 @@ void hw_turn_drain(void) {
         hw_lanes_reap(now);
         if (hw_lanes_in_flight() && hw_turn_is_stuck(&since, &before, now)) break;
         if (hw_lanes_in_flight()) hw_turn_breathe(since, now);
-        if (!hw.channel->page) return;
+        if (!hw_page()) return;
     }
-    if (hw.channel->page && hw.channel->page->busy && !hw_turn_leased()) let_go(false);
+    if (hw_is_busy(hw_channel()) && !hw_turn_leased()) let_go(false);
 }
 
 /* A turn that began with the asking goes on until the daemon has looked at it: then there is a lease, or
  * somebody more important was first. It clears `at_once` after it has given the lease. */
 static bool is_early(void) {
-    told = told && __atomic_load_n(&hw.channel->daemon->at_once, __ATOMIC_ACQUIRE);
+    told = told && hw_load_acquire(&hw_daemon()->at_once);
     return told;
 }
 
 /* Another thread asks: the lease will show, or there will be nobody to ask. Until then the channel is its own. */
 static bool follow(void) {
     while (hw.asking) {
-        if (hw_gate_take_lease(hw.channel)) return true;
+        if (hw_gate_take_lease(hw_channel())) return true;
         hw_turn_nap(50000);
     }
     return false;
@@ -76,35 +78,35 @@ static bool follow(void) {
  * it must be told. */
 void hw_turn_ask_again(void) {
     static uint64_t asked_ns;
-    if (hw_turn_leased() || hw.asking || __atomic_load_n(&hw.channel->daemon->waits, __ATOMIC_SEQ_CST)) return;
+    if (hw_turn_leased() || hw.asking || hw_load_full(&hw_daemon()->waits)) return;
     uint64_t now = hw_now();
     if (now - asked_ns < ASK_AGAIN_NS) return;
     asked_ns = now;
-    hw_gate_announce(hw.channel);
+    hw_gate_announce(hw_channel());
 }
 
 /* Waits for the turn, with the lock held but while it waits. */
 static bool begin_turn(void) {
     for (;;) {
         if (follow()) return true;
-        if (!hw_gate_reach(hw.channel, hw_now())) return false;
-        if (is_early() || hw_gate_take_lease(hw.channel)) return true;
-        if (hw.channel->page->busy && hw.channel->page->gated) { /* it has asked already */
+        if (!hw_gate_reach(hw_channel(), hw_now())) return false;
+        if (is_early() || hw_gate_take_lease(hw_channel())) return true;
+        if (hw_is_busy(hw_channel()) && hw_load(&hw_page()->gated)) { /* it has asked already */
             hw_turn_ask_again();
             hw_turn_nap(50000);
             continue;
         }
-        if (hw.channel->page->busy) {
+        if (hw_is_busy(hw_channel())) {
             hw_turn_drain();
             continue;
         }
-        if (__atomic_load_n(&hw.channel->daemon->at_once, __ATOMIC_ACQUIRE)) {
-            __atomic_store_n(&hw.channel->page->busy, 1, __ATOMIC_SEQ_CST);
-            return told = hw_gate_announce(hw.channel);
+        if (hw_load_acquire(&hw_daemon()->at_once)) {
+            hw_store_full(&hw_page()->busy, 1);
+            return told = hw_gate_announce(hw_channel());
         }
         hw.asking = true;
         hw_unlock();
-        bool granted = hw_gate_ask(hw.channel);
+        bool granted = hw_gate_ask(hw_channel());
         hw_lock();
         hw.asking = false;
         if (!granted) return false;
@@ -121,7 +123,7 @@ static void wait_for_room(uint64_t cost, uint64_t window) {
         hw_lanes_reap(now);
         if (!hw.flight_ns || hw.flight_ns + cost <= window) return;
         if (hw_turn_is_stuck(&since, &before, now)) {
-            if (hw.channel->page) hw.channel->page->implicit++;
+            if (hw_page()) hw_count(&hw_page()->implicit, 1);
             return;
         }
         hw_turn_breathe(since, now);
@@ -130,8 +132,10 @@ static void wait_for_room(uint64_t cost, uint64_t window) {
 
 static void make_channel(void) {
     static char key;
-    hw.channel = hw_channel_take(&key);
-    if (hw.channel) hw.channel->turns = true;
+    struct hw_channel *made = hw_channel_take(&key);
+    if (!made) return;
+    made->turns = true;
+    hw_store_release(&hw.made, made);
 }
 
 static void in_child(void) {
@@ -145,35 +149,35 @@ static void in_child(void) {
 static enum hw_pass pass_slowly(const struct hw_lane_api *api, void *key, uint64_t signature) {
     static bool forks;
     enum hw_pass pass = HW_FREE;
-    if (!hw.channel) make_channel();
-    if (!hw.channel) return pass;
+    if (!hw_channel()) make_channel();
+    if (!hw_channel()) return pass;
     if (!forks) forks = !pthread_atfork(NULL, NULL, in_child);
     enum hw_pass piece = hw_piece_pass(api, key, signature);
     pass = piece;
     for (bool again = false; piece == HW_FREE && begin_turn(); again = true) {
-        uint64_t window = hw.channel->daemon->window_ns;
+        uint64_t window = hw_load(&hw_daemon()->window_ns);
         pass = window ? HW_WATCHED : HW_FAST;
         if (window) wait_for_room(hw_cost_of(hw_cost_find(signature), window), window);
         /* It may have been taken back while there was no room, but not for ever: each grant lets something go. */
         if (told || !window || hw_turn_leased() || again) break;
         pass = HW_FREE;
     }
-    if (hw.channel->page) {
-        if (pass == HW_FREE) hw.channel->page->free_groups++;
-        else hw_fast.unsaid++;
+    if (hw_page()) {
+        if (pass == HW_FREE) hw_count(&hw_page()->free_groups, 1);
+        else hw_count(&hw_fast.unsaid, 1);
         if (piece == HW_FREE) hw_turn_say_passed();
     }
     struct lane *lane = hw_lane_of(api, key);
     if (lane) lane->dirty = true;
     if (lane && (pass == HW_FREE || pass == HW_FAST)) lane->loose = true;
-    hw_fast.lane = NULL;
-    if (lane && pass == HW_FAST && !hw.channel->page->gated) {
-        hw_fast.daemon = hw.channel->daemon;
-        __atomic_store_n(&hw_fast.lane, key, __ATOMIC_RELEASE);
+    hw_store(&hw_fast.lane, NULL);
+    if (lane && pass == HW_FAST && !hw_load(&hw_page()->gated)) {
+        hw_store(&hw_fast.daemon, hw_daemon());
+        hw_store_release(&hw_fast.lane, key);
     }
     if (!hw.turn_ns) hw.turn_ns = hw_now();
     if (lane && pass >= HW_GATED) {
-        __atomic_add_fetch(&lane->passing, 1, __ATOMIC_RELAXED);
+        hw_add(&lane->passing, 1);
         on_its_way = lane;
     }
     return pass;
@@ -186,7 +190,7 @@ enum hw_pass hw_turn_pass(const struct hw_lane_api *api, void *key, uint64_t sig
     inside++;
     hw_lock();
     enum hw_pass pass = pass_slowly(api, key, signature);
-    if (hw.channel && hw.channel->page && pass < HW_GATED) hw.channel->page->unmarked = 1;
+    if (hw_channel() && hw_page() && pass < HW_GATED) hw_store(&hw_page()->unmarked, 1);
     hw_unlock();
     inside--;
     errno = error;
@@ -195,7 +199,7 @@ enum hw_pass hw_turn_pass(const struct hw_lane_api *api, void *key, uint64_t sig
 }
 
 static void watch_passed(struct lane *lane, uint64_t signature) {
-    uint64_t window = hw.channel->daemon->window_ns, now = hw_now();
+    uint64_t window = hw_load(&hw_daemon()->window_ns), now = hw_now();
     struct hw_cost *c = hw_cost_find(signature);
     struct batch *b = &lane->open;
     uint64_t cost = hw_cost_of(c, window);
@@ -210,7 +214,7 @@ static void watch_passed(struct lane *lane, uint64_t signature) {
 }
 
 void hw_turn_arrived(void) {
-    if (on_its_way) __atomic_sub_fetch(&on_its_way->passing, 1, __ATOMIC_RELEASE);
+    if (on_its_way) hw_add_release(&on_its_way->passing, -1);
     on_its_way = NULL;
 }
 
@@ -219,7 +223,7 @@ void hw_turn_passed(const struct hw_lane_api *api, void *key, uint64_t signature
     int error = errno;
     inside++;
     hw_lock();
-    struct lane *lane = hw.channel->page && hw.channel->daemon ? hw_lane_of(api, key) : NULL;
+    struct lane *lane = hw_page() && hw_daemon() ? hw_lane_of(api, key) : NULL;
     if (lane && pass == HW_ENDING) hw_piece_end(lane);
     else if (lane) watch_passed(lane, signature);
     hw_unlock();
@@ -229,21 +233,22 @@ void hw_turn_passed(const struct hw_lane_api *api, void *key, uint64_t signature
 
 /* All work was waited for: the job is over, and with it the turn. */
 static void rest(uint64_t now) {
-    volatile struct hw_client_page *page = hw.channel->page;
-    uint64_t deadline = job_deadline_ns ? job_deadline_ns : hw.channel->daemon ? hw.channel->daemon->deadline_ns : 0;
+    struct hw_client_page *page = hw_page();
+    const struct hw_daemon_page *daemon = hw_daemon();
+    uint64_t deadline = job_deadline_ns ? job_deadline_ns : daemon ? hw_load(&daemon->deadline_ns) : 0;
     uint64_t since = job_ns ? job_ns : hw.turn_ns;
-    if (page && hw.channel->daemon && !hw.channel->daemon->window_ns && !page->gated && hw.turn_ns) {
+    if (page && daemon && !hw_load(&daemon->window_ns) && !hw_load(&page->gated) && hw.turn_ns) {
         uint64_t start = hw.turn_ns > hw.finished_ns ? hw.turn_ns : hw.finished_ns;
-        if (now > start) page->used_ns += now - start;
+        if (now > start) hw_count(&page->used_ns, now - start);
     }
-    if (page) page->nears++; /* no mark says anything of the next job yet */
+    if (page) hw_count(&page->nears, 1); /* no mark says anything of the next job yet */
     if (page && since) {
-        page->jobs++;
-        if (deadline && now - since > deadline) page->misses++;
+        hw_count(&page->jobs, 1);
+        if (deadline && now - since > deadline) hw_count(&page->misses, 1);
     }
     hw.finished_ns = now;
     hw.turn_ns = hw.flight_ns = 0;
-    if (page) page->unmarked = 0;
+    if (page) hw_store(&page->unmarked, 0);
     let_go(true);
 }
 
@@ -251,7 +256,7 @@ static void rest(uint64_t now) {
 enum extent { NAMED, EVERY, GONE };
 
 static void settle(void *key, enum extent extent) {
-    if (!hw.channel || inside) return;
+    if (!hw_channel() || inside) return;
     int error = errno;
     inside++;
     hw_lock();
@@ -263,16 +268,16 @@ static void settle(void *key, enum extent extent) {
         was |= lane->dirty;
         bool waited_for = lane->key == key || extent == EVERY;
         if (extent == GONE || (waited_for && !hw_lane_has_pieces(lane))) hw_lane_is_done(lane, now);
-        else if (lane->dirty && !lane->gone && !lane->passing && !hw_fast.joining && lane->api->may_mark(lane->key) &&
-                 lane->api->lane_done(lane->key))
+        else if (lane->dirty && !lane->gone && !hw_lane_is_sent_to(lane) &&
+                 lane->api->may_mark(lane->key) && lane->api->lane_done(lane->key))
             hw_lane_is_done(lane, now);
         dirty |= lane->dirty;
     }
     hw_lanes_book(now, false);
     hw_turn_say_passed();
-    hw_fast.lane = NULL;
+    hw_store(&hw_fast.lane, NULL);
     if (was && !dirty && !jobs && !job_ns) rest(now);
-    else if (hw.channel->page) hw_lanes_show();
+    else if (hw_page()) hw_lanes_show();
     hw_unlock();
     inside--;
     errno = error;
@@ -284,12 +289,12 @@ void hw_turn_synced(void *lane, bool all) { settle(lane, all ? EVERY : NAMED); }
  * sees that all is done, a mark tells the daemon before. Of several lanes none tells it of all. */
 static void mark_end(void) {
     static uint64_t marked;
-    volatile struct hw_client_page *page = hw.channel->page;
-    if (!page || jobs || job_ns || page->gated) return;
-    uint64_t passed = page->passed + hw_fast.unsaid;
+    struct hw_client_page *page = hw_page();
+    if (!page || jobs || job_ns || hw_load(&page->gated)) return;
+    uint64_t passed = hw_load(&page->passed) + hw_load(&hw_fast.unsaid);
     if (passed == marked) return;
     marked = passed;
-    page->nears++;
+    hw_count(&page->nears, 1);
     struct lane *only = NULL;
     for (uint32_t i = 0; i < hw.used; i++) {
         if (!hw.lanes[i].key || !hw.lanes[i].dirty) continue;
@@ -298,12 +303,13 @@ static void mark_end(void) {
     }
     void *event = NULL;
     if (!only || only->gone || !only->api->can_gate || !only->api->can_gate() || !only->api->may_mark(only->key)) return;
-    if (only->api->mark(only->key, &page->near, page->nears, &event) && event) only->api->forget(event);
+    if (only->api->mark(only->key, &page->near, hw_load(&page->nears), &event) && event) only->api->forget(event);
 }
 
 void hw_turn_waiting(int change) {
-    static int threads;
-    if (change > 0 && !inside && hw.channel && hw.channel->daemon && hw.channel->daemon->wanted == HW_ITS_MARK) {
+    static hw_int threads;
+    const struct hw_daemon_page *daemon = hw_channel() ? hw_daemon() : NULL;
+    if (change > 0 && !inside && daemon && hw_load(&daemon->wanted) == HW_ITS_MARK) {
         int error = errno;
         inside++;
         hw_lock();
@@ -312,13 +318,13 @@ void hw_turn_waiting(int change) {
         inside--;
         errno = error;
     }
-    int now = __atomic_add_fetch(&threads, change, __ATOMIC_RELAXED);
-    volatile struct hw_client_page *page = hw.channel ? hw.channel->page : NULL;
-    if (page && !inside) page->waiting = (uint32_t)now;
+    int now = hw_add(&threads, change);
+    struct hw_client_page *page = hw_channel() ? hw_page() : NULL;
+    if (page && !inside) hw_store(&page->waiting, (uint32_t)now);
 }
 
 static void end_pieces(void *key, void (*end)(struct lane *)) {
-    if (!hw.channel || inside || !hw.channel->page || !hw.channel->page->gated) return;
+    if (!hw_channel() || inside || !hw_page() || !hw_load(&hw_page()->gated)) return;
     int error = errno;
     inside++;
     hw_lock();
@@ -334,10 +340,11 @@ void hw_turn_waits(void *key, bool all) { end_pieces(all ? ALL : key, hw_piece_e
 void hw_turn_joins(void *key) { end_pieces(key, hw_piece_end); }
 
 void hw_turn_look(void) {
-    const volatile struct hw_daemon_page *daemon = hw.channel ? hw.channel->daemon : NULL;
+    const struct hw_daemon_page *daemon = hw_channel() ? hw_daemon() : NULL;
     /* Only who waits for this turn, or a deadline, makes it worth looking. */
-    if (daemon && (daemon->wanted || daemon->deadline_ns || !daemon->lease)) settle(ALL, NAMED);
-    if (!daemon || inside || !hw_fast.unsaid) return;
+    if (daemon && (hw_load(&daemon->wanted) || hw_load(&daemon->deadline_ns) || !hw_load(&daemon->lease)))
+        settle(ALL, NAMED);
+    if (!daemon || inside || !hw_load(&hw_fast.unsaid)) return;
     hw_lock();
     hw_turn_say_passed();
     hw_unlock();
@@ -365,13 +372,13 @@ static void part_with(void *key) {
 }
 
 void hw_turn_end_lane(void *key, bool all) {
-    if (!hw.channel || inside) return;
+    if (!hw_channel() || inside) return;
     int error = errno;
     if (!all) part_with(key);
     settle(ALL, all ? GONE : NAMED);
     hw_lock();
     for (uint32_t i = 0; all && i < hw.used; i++) hw.lanes[i].key = NULL;
-    if (all && hw.channel->page) hw.channel->page->open = 1; /* nothing may wait for its turn while its context goes */
+    if (all && hw_page()) hw_store(&hw_page()->open, 1); /* nothing may wait for its turn while its context goes */
     hw_unlock();
     errno = error;
 }
@@ -401,7 +408,7 @@ void headway_job_end(void) {
     hw_lock();
     bool dirty = false;
     for (uint32_t i = 0; i < hw.used; i++) dirty |= hw.lanes[i].key && hw.lanes[i].dirty;
-    if (hw.channel && !dirty && job_ns) rest(hw_now());
+    if (hw_channel() && !dirty && job_ns) rest(hw_now());
     job_ns = job_deadline_ns = 0;
     hw_unlock();
 }

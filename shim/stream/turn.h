@@ -11,14 +11,14 @@
 /* Work between two of these ends and begins pieces: `closed` is told that the one before is done, unless it is
  * NULL; then the lane waits until `open` is not 0 and tells `opened` that the next one has begun, unless that is. */
 struct hw_piece {
-    volatile uint32_t *closed, *open, *opened;
+    hw_u32 *closed, *open, *opened;
     uint32_t before, number;
 };
 
 /* What an API does for the turns. A lane is an ordered way to the GPU: a stream, a queue. */
 struct hw_lane_api {
     /* Makes the GPU write `value` to `word` (or an event in its place) once all before it is done. */
-    bool (*mark)(void *lane, volatile uint32_t *word, uint32_t value, void **event);
+    bool (*mark)(void *lane, hw_u32 *word, uint32_t value, void **event);
     bool (*event_done)(void *event);
     void (*forget)(void *event);
     bool (*lane_done)(void *lane); /* or broken: nothing more is to be waited for */
@@ -45,36 +45,55 @@ enum hw_pass {
  * them for itself between two launches: there, every line that is looked at costs more than all that is done with it. */
 #define HW_NEAR(size) __attribute__((section("headway_near"), aligned(size)))
 
+/* Room in a piece for the work of others: the number of the loan in the upper half, which never comes again soon, and
+ * ns of predicted work in the lower. */
+#define HW_ROOM_MOST UINT32_MAX
+static inline uint64_t hw_room_of(uint32_t loan, uint64_t ns) { return (uint64_t)loan << 32 | (uint32_t)ns; }
+static inline uint32_t hw_room_loan(uint64_t room) { return (uint32_t)(room >> 32); }
+static inline uint32_t hw_room_ns(uint64_t room) { return (uint32_t)room; }
+
+/* A time in ticks, with the loan that it belongs to in its lowest bits: a thread that joined an earlier one may write it
+ * late. */
+#define HW_LOAN_BITS 8
+static inline uint64_t hw_until_of(uint32_t loan, uint64_t ticks) { return ticks << HW_LOAN_BITS | (uint8_t)loan; }
+static inline bool hw_until_is_of(uint64_t until, uint32_t loan) { return (uint8_t)until == (uint8_t)loan; }
+/* How far it is from `now`, in ticks: less than 0 if it is over. */
+static inline int64_t hw_until_left(uint64_t until, uint64_t now) {
+    return (int64_t)((until & ~(uint64_t)UINT8_MAX) - (now << HW_LOAN_BITS)) >> HW_LOAN_BITS;
+}
+
 extern struct hw_fast {
-    void *lane; /* its work may go while there is a lease; NULL: nobody's */
-    const volatile struct hw_daemon_page *daemon; /* its pages stay, even a dead one's */
-    uint32_t unsaid; /* groups that passed and are not counted in the page yet */
-    int recorded;    /* streams whose work is only being recorded */
-    int joining;     /* threads whose work has joined a piece and is on its way to the stream */
-    uint32_t lease;  /* while this is the lease, or there is none, */
-    void *joined;    /* others may join the piece of this lane, */
-    int64_t room;    /* for so much predicted work, in ns, */
-    uint64_t until;  /* while no more of it is in flight: when the GPU has done it, in ticks, */
-    uint32_t most;   /* and how many ticks from now that may be */
-    uint32_t rate;   /* 65536ths of ticks in a ns */
-    volatile uint32_t *opened; /* if that is not NULL: until this has reached */
-    uint32_t number;           /* this, which says that it has begun */
-    uint32_t next_cost;        /* where the next one's is, probably */
+    hw_pointer lane; /* its work may go while there is a lease; NULL: nobody's */
+    HW_SHARED(const struct hw_daemon_page *) daemon; /* its pages stay, even a dead one's */
+    hw_u32 unsaid;   /* groups that passed and are not counted in the page yet; not every one if threads race */
+    hw_int recorded; /* streams whose work is only being recorded */
+    hw_int joining;  /* threads whose work has joined a piece and is on its way to the stream */
+    /* A loan: written with the lock, and before others know of it. */
+    hw_u32 lease; /* while this is the lease, or there is none, */
+    hw_pointer joined; /* others may join the piece of this lane, */
+    hw_u64 room;  /* for so much predicted work, */
+    hw_u64 until; /* while no more of it is in flight: when the GPU has done it, */
+    hw_u32 most;  /* and how many ticks from now that may be */
+    hw_u32 rate;  /* 65536ths of ticks in a ns */
+    HW_SHARED(const hw_u32 *) opened; /* if that is not NULL: until this has reached */
+    hw_u32 number;    /* this, which says that it has begun */
+    hw_u32 next_cost; /* where the next one's is, probably */
 } hw_fast __attribute__((visibility("hidden")));
 /* After so many the slow way looks whether the daemon lives. */
 #define HW_UNSAID 256
 
 /* Whether work passes with a few loads: then it has. */
 static inline bool hw_turn_is_fast(void *lane) {
-    if (__atomic_load_n(&hw_fast.lane, __ATOMIC_ACQUIRE) != lane || hw_fast.unsaid >= HW_UNSAID || hw_fast.recorded ||
-        hw_fast.daemon->window_ns || !__atomic_load_n(&hw_fast.daemon->lease, __ATOMIC_ACQUIRE))
+    if (hw_load_acquire(&hw_fast.lane) != lane || hw_load(&hw_fast.unsaid) >= HW_UNSAID || hw_load(&hw_fast.recorded))
         return false;
-    hw_fast.unsaid++;
+    const struct hw_daemon_page *daemon = hw_load(&hw_fast.daemon);
+    if (hw_load(&daemon->window_ns) || !hw_load_acquire(&daemon->lease)) return false;
+    hw_count(&hw_fast.unsaid, 1);
     return true;
 }
 
-static inline bool hw_has_reached(volatile uint32_t *word, uint32_t value) {
-    return (int32_t)(__atomic_load_n(word, __ATOMIC_ACQUIRE) - value) >= 0;
+static inline bool hw_has_reached(const hw_u32 *word, uint32_t value) {
+    return (int32_t)(hw_load_acquire(word) - value) >= 0;
 }
 
 /* A clock that costs no cache line. */
@@ -88,30 +107,41 @@ static inline uint64_t hw_ticks(void) {
 #endif
 }
 
+/* Whether what is in flight, and so much more, is no more than may be; `until` becomes when the GPU has done that. */
+static inline bool hw_turn_has_room(uint32_t ns, uint32_t loan, uint64_t *until) {
+    uint64_t ticks = (uint64_t)ns * hw_load_acquire(&hw_fast.rate) >> 16, now = hw_ticks();
+    const hw_u32 *opened = hw_load_acquire(&hw_fast.opened);
+    *until = hw_load_acquire(&hw_fast.until);
+    if (!hw_until_is_of(*until, loan)) return false;
+    int64_t left = hw_until_left(*until, now);
+    if (left > 0) ticks += (uint64_t)left;
+    *until = hw_until_of(loan, now + ticks);
+    return opened ? !hw_has_reached(opened, hw_load_acquire(&hw_fast.number)) : ticks <= hw_load_acquire(&hw_fast.most);
+}
+
 /* Whether work of a known kind joins the piece that its lane is in: then it has, and hw_turn_joined is to be told when
- * it has gone. Nobody's lock is needed: whoever has it has taken the room away. */
+ * it has gone. Nobody's lock is needed: whoever has it has ended the loan, and the room of another loan has another
+ * number. So all that is read of the loan after its room, and before some of that is taken, belongs to it. */
 static inline bool hw_turn_join(void *lane, uint64_t signature) {
-    if (__atomic_load_n(&hw_fast.joined, __ATOMIC_ACQUIRE) != lane || hw_fast.unsaid >= HW_UNSAID || hw_fast.recorded ||
-        __atomic_load_n(&hw_fast.daemon->lease, __ATOMIC_ACQUIRE) != hw_fast.lease)
-        return false;
-    int64_t ns = hw_cost_known(signature, &hw_fast.next_cost), room;
-    uint64_t ticks = (uint64_t)ns * hw_fast.rate >> 16, now = hw_ticks();
-    uint64_t until = (int64_t)(hw_fast.until - now) > 0 ? hw_fast.until : now;
-    volatile uint32_t *opened = hw_fast.opened;
-    if (!ns || (opened ? hw_has_reached(opened, hw_fast.number) : until + ticks - now > hw_fast.most)) return false;
-    __atomic_add_fetch(&hw_fast.joining, 1, __ATOMIC_SEQ_CST);
-    room = __atomic_load_n(&hw_fast.room, __ATOMIC_RELAXED);
-    while (room >= ns)
-        if (__atomic_compare_exchange_n(&hw_fast.room, &room, room - ns, true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) {
-            hw_fast.until = until + ticks;
-            hw_fast.unsaid++;
+    uint64_t room = hw_load_acquire(&hw_fast.room), until;
+    if (!hw_room_ns(room) || hw_load_acquire(&hw_fast.joined) != lane) return false;
+    if (hw_load(&hw_fast.unsaid) >= HW_UNSAID || hw_load(&hw_fast.recorded)) return false;
+    const struct hw_daemon_page *daemon = hw_load_acquire(&hw_fast.daemon);
+    if (hw_load_acquire(&daemon->lease) != hw_load_acquire(&hw_fast.lease)) return false;
+    uint32_t ns = hw_cost_known(signature, &hw_fast.next_cost), loan = hw_room_loan(room);
+    if (!ns || !hw_turn_has_room(ns, loan, &until)) return false;
+    hw_add_full(&hw_fast.joining, 1);
+    while (hw_room_loan(room) == loan && hw_room_ns(room) >= ns)
+        if (hw_replace_full(&hw_fast.room, &room, room - ns)) {
+            hw_store(&hw_fast.until, until);
+            hw_count(&hw_fast.unsaid, 1);
             return true;
         }
-    __atomic_sub_fetch(&hw_fast.joining, 1, __ATOMIC_RELEASE);
+    hw_add_release(&hw_fast.joining, -1);
     return false;
 }
 
-static inline void hw_turn_joined(void) { __atomic_sub_fetch(&hw_fast.joining, 1, __ATOMIC_RELEASE); }
+static inline void hw_turn_joined(void) { hw_add_release(&hw_fast.joining, -1); }
 
 /* Before work: waits until it may go. */
 enum hw_pass hw_turn_pass(const struct hw_lane_api *api, void *lane, uint64_t signature);
@@ -135,7 +165,7 @@ void hw_turn_failed(void);
 void hw_turn_end_lane(void *lane, bool all);
 bool hw_turn_inside(void);
 /* In the GPU's place: this mark is reached. */
-void hw_turn_written(volatile uint32_t *word, uint32_t value);
+void hw_turn_written(hw_u32 *word, uint32_t value);
 
 #define HW_SEED 0xcbf29ce484222325ull
 

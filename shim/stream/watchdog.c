@@ -13,7 +13,7 @@
 #define ACTIVE_MS 10
 #define STACK 65536
 
-static struct hw_channel *_Atomic guarded;
+static HW_SHARED(struct hw_channel *) guarded;
 static bool (*books)(void);
 
 /* No lock is waited for here, and nothing is asked of the driver: whatever hangs there, this must not. Pages of such
@@ -22,13 +22,13 @@ static void *watch(void *unused) {
     (void)unused;
     bool kept = true;
     for (;;) {
-        struct hw_channel *c = guarded;
-        struct pollfd p = {.fd = c->fd, .events = POLLRDHUP};
-        volatile struct hw_client_page *page = c->page;
-        bool pieces = page && page->gated;
+        struct hw_channel *c = hw_load_acquire(&guarded);
+        struct pollfd p = {.fd = hw_load(&c->fd), .events = POLLRDHUP};
+        struct hw_client_page *page = hw_page_of(c);
+        bool pieces = page && hw_load(&page->gated);
         int found = poll(&p, 1, !pieces ? LOOK_MS : kept ? BOOKS_MS : ACTIVE_MS);
         bool over = found > 0 && p.revents & (POLLRDHUP | POLLHUP | POLLERR);
-        if (page && (over || hw_gate_is_silent(c))) __atomic_store_n(&page->open, 1, __ATOMIC_SEQ_CST);
+        if (page && (over || hw_gate_is_silent(c))) hw_store_full(&page->open, 1);
         kept = !pieces || books();
         if (found) nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000}, NULL);
     }
@@ -36,9 +36,9 @@ static void *watch(void *unused) {
 }
 
 bool hw_watchdog_start(struct hw_channel *channel, bool (*keep_books)(void)) {
-    if (guarded) return true;
+    if (hw_load(&guarded)) return true;
     books = keep_books;
-    guarded = channel;
+    hw_store_release(&guarded, channel);
     pthread_t thread;
     pthread_attr_t how;
     sigset_t all, old;
@@ -47,11 +47,11 @@ bool hw_watchdog_start(struct hw_channel *channel, bool (*keep_books)(void)) {
     pthread_attr_init(&how);
     pthread_attr_setstacksize(&how, STACK);
     pthread_attr_setdetachstate(&how, PTHREAD_CREATE_DETACHED);
-    if (pthread_create(&thread, &how, watch, NULL)) guarded = NULL;
+    if (pthread_create(&thread, &how, watch, NULL)) hw_watchdog_gone();
     else pthread_setname_np(thread, "headway");
     pthread_attr_destroy(&how);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return guarded;
+    return hw_load(&guarded);
 }
 
-void hw_watchdog_gone(void) { guarded = NULL; }
+void hw_watchdog_gone(void) { hw_store(&guarded, NULL); }

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-SHIM = Path(__file__).parents[2] / "shim" / "stream"
+SHIM = Path(__file__).parents[2] / "shim"
 SEED, PRIME, WORD = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
 KINDS = 600
 """More than a transformer's training has."""
@@ -19,7 +19,7 @@ ROOM = 4095
 """So many costs are found without the lock."""
 KNOWN = """
 #include "costs.h"
-uint32_t known(uint64_t signature, uint32_t *next) { return hw_cost_known(signature, next); }
+uint32_t known(uint64_t signature, hw_u32 *next) { return hw_cost_known(signature, next); }
 """
 
 
@@ -38,8 +38,9 @@ def costs(tmp_path: Path) -> ctypes.CDLL:
     built = tmp_path / "costs.so"
     source = tmp_path / "known.c"
     source.write_text(KNOWN)
-    command = ["gcc", "-shared", "-fPIC", "-O1", "-I", str(SHIM), "-o", str(built)]
-    subprocess.run([*command, str(SHIM / "costs.c"), str(source)], check=True)
+    command = ["gcc", "-shared", "-fPIC", "-O1", f"-I{SHIM}/core", f"-I{SHIM}/stream"]
+    sources = [str(SHIM / "stream" / "costs.c"), str(source)]
+    subprocess.run([*command, "-o", str(built), *sources], check=True)
     library = ctypes.CDLL(str(built))
     library.known.argtypes = (ctypes.c_uint64, ctypes.POINTER(ctypes.c_uint32))
     library.known.restype = ctypes.c_uint32
