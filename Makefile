@@ -65,6 +65,10 @@ fuzz: setup ## Readers of strangers' input, fed by coverage for long: make fuzz 
 	for target in hello message page request duration spec scenario trace survey; do \
 	  $(BIN)/python -m tests.fuzz.run $$target --seconds $(or $(SECONDS),300) || exit 1; done
 
+.PHONY: wheel
+wheel: ## A wheel for Linux with glibc 2.28 or newer, and the sdist, in dist/
+	scripts/wheel $(PYTHON)
+
 .PHONY: mutate
 mutate: setup ## Mistakes put into a copy, one at a time: does a test fail?
 	scripts/mutate.py

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from typing import Any
 
 import click
 
@@ -15,9 +16,11 @@ from headway.view.errors import BAD_INPUT, INTERRUPTED, UserError
 COMMANDS = {
     "check": "Check a trace against the rules.",
     "compare": "Simulate a scenario under several policies or variants.",
+    "completion": "Print a completion script for bash, zsh or fish.",
     "config": "Check spec files.",
     "daemon": "Serve programs that run under Headway.",
     "doctor": "Look at everything that Headway needs, and say how to put it right.",
+    "examples": "List, print or copy example scenarios, specs and policies.",
     "explain": "Say why a program waits, and what it waited for.",
     "locks": "Run a token allocator alone and show who gets what when.",
     "papers": "Run the papers' experiments and check their claims.",
@@ -49,6 +52,13 @@ class LazyGroup(click.Group):
         command = module.command
         assert isinstance(command, click.Command)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
+        from click.shell_completion import CompletionItem
+
+        found = [(name, text) for name, text in COMMANDS.items() if name.startswith(incomplete)]
+        options = click.Command.shell_complete(self, ctx, incomplete)
+        return [CompletionItem(name, help=text) for name, text in found] + options
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

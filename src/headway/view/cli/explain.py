@@ -7,11 +7,12 @@ from pathlib import Path
 
 import click
 
+from headway.view import completing
 from headway.view.errors import UserError
 
 
 @click.command(name="explain")
-@click.argument("task")
+@click.argument("task", shell_complete=completing.tasks)
 @click.option("--json", "as_json", is_flag=True, help="Print the facts as JSON.")
 def command(task: str, as_json: bool) -> None:
     """Say why a program waits, and what it waited for in the last seconds.

@@ -7,12 +7,17 @@ from typing import Any
 
 import click
 
+from headway.view import completing
 from headway.view.errors import UserError
 
 
 @click.command(name="run", context_settings={"ignore_unknown_options": True})
 @click.option("--name", help="Name of the task; by default the program's.")
-@click.option("--policy", help="prt, ht, ...; headway policies lists them.")
+@click.option(
+    "--policy",
+    shell_complete=completing.policies,
+    help="prt, ht, ...; headway policies lists them.",
+)
 @click.option("--priority", help="A number, larger is more important, or * or rm or edf.")
 @click.option("--reserve", metavar="C/T[:pe|ae]", help="A budget, such as 5ms/20ms.")
 @click.option("--shared", metavar="POOL", help="Share the reserve with others of this pool.")
@@ -22,7 +27,13 @@ from headway.view.errors import UserError
 @click.option("--no-daemon", is_flag=True, help="Start no daemon if none runs.")
 @click.option("--software-gpu", is_flag=True, help="Make llvmpipe and PoCL one device on one CPU.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing.")
-@click.argument("command_line", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.argument(
+    "command_line",
+    nargs=-1,
+    required=True,
+    type=click.UNPROCESSED,
+    shell_complete=completing.programs,
+)
 def command(
     name: str | None,
     policy: str | None,

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import click
 
+from headway.view import completing
 from headway.view.errors import UserError
 
 
 @click.command(name="set")
-@click.argument("task")
-@click.option("--policy", help="prt, ht, ...; headway policies lists them.")
+@click.argument("task", shell_complete=completing.tasks)
+@click.option(
+    "--policy",
+    shell_complete=completing.policies,
+    help="prt, ht, ...; headway policies lists them.",
+)
 @click.option("--priority", help="A number, larger is more important, or * or rm or edf.")
 @click.option("--reserve", metavar="C/T[:pe|ae]", help="A budget, such as 5ms/20ms.")
 @click.option("--shared", metavar="POOL", help="Share the reserve with others of this pool.")
