@@ -13,13 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.engine.core import Engine
-from headway.engine.events import Observer
+from headway.engine.events import Event, Observer, Recorder
 from headway.engine.model import Group
 from headway.engine.policies import policies
 from headway.engine.priorities import Fixed, parse_priority
 from headway.engine.reserves import ReserveSpec
 from headway.sim.run import simulate
 from headway.sim.scenario import read_scenario
+from headway.trace.checker import check
 from tests import reference
 from tests.strategies import scenarios
 
@@ -452,15 +453,54 @@ def test_a_decision_costs_time_unless_the_gpu_works_meanwhile(
     assert [row[2:] for row in seen.rows] == spans
 
 
-def test_decision_and_switch_add_up_and_are_not_the_tasks_gpu_time() -> None:
-    # a: decided at 0, starts at 1. b: decided at 3, switched from 4, starts at 6. e = 2 - 2 = 0 for
-    # b at 8 and 2 again at 10, where its second is decided: overheads are not charged to it.
-    reserve = {"policy": "pe", "capacity": "2ms", "period": "10ms"}
-    assert rows(
+SECOND = {"start": (9, 12), "dispatch": (11, 21)}
+
+
+@pytest.mark.parametrize("charge_from", SECOND)
+def test_decision_and_switch_add_up_and_are_charged_if_the_device_says_so(charge_from: str) -> None:
+    # a: decided at 0, starts at 1. b: decided at 3, switched from 4, 6 to 8. Charged from its
+    # start: e = 1, the next is decided at 8 and starts at 9; with what came at 10, e = 1 at 11.
+    # From its dispatch: e = 3 - 5, 1 at 10, where the next is decided; 1 - 3 at 13, and 1 at 20.
+    reserve = {"policy": "pe", "capacity": "3ms", "period": "10ms"}
+    found = rows(
         task("a", [(0, 2)], priority=2),
-        task("b", [(0, 2), (0, 2)], reserve=reserve),
-        device={"decide": "1ms", "switch": "2ms"},
-    ) == [("a", 0, 1, 3), ("b", 0, 6, 8), ("b", 1, 11, 13)]
+        task("b", [(0, 2)] * 3, reserve=reserve),
+        device={"decide": "1ms", "switch": "2ms", "charge_from": charge_from},
+    )
+    starts = SECOND[charge_from]
+    assert found == [
+        ("a", 0, 1, 3),
+        ("b", 0, 6, 8),
+        *(("b", number, at, at + 2) for number, at in enumerate(starts, 1)),
+    ]
+
+
+def test_overheads_are_charged_to_the_reserve_and_are_no_gpu_time_of_the_task() -> None:
+    events: list[Event] = []
+    scenario = {
+        "device": {"decide": "1ms", "switch": "2ms"},
+        "task": [
+            task("a", [(0, 2)], priority=2),
+            task("b", [(0, 2)], reserve={"policy": "pe", "capacity": "9ms", "period": "10ms"}),
+        ],
+    }
+    outcome = simulate(read_scenario(scenario, "test"), observers=[Recorder(events.append)])
+    assert check(events).violations == []
+    table = outcome.statistics.as_dict()
+    assert table["tasks"]["b"]["gpu_ns"] == 2 * MS
+    assert table["reserves"]["b"]["charged_ns"] == 5 * MS
+
+
+@settings(database=None, deadline=None, max_examples=100)
+@given(scenarios(), st.integers(0, 900), st.integers(0, 900), st.integers(1, 2))
+def test_charged_overheads_keep_the_rules(
+    scenario: dict[str, Any], switch: int, decide: int, count: int
+) -> None:
+    device = {"switch": f"{switch}us", "decide": f"{decide}us", "count": count}
+    events: list[Event] = []
+    read = read_scenario({**scenario, "device": device}, "test")
+    simulate(read, observers=[Recorder(events.append)])
+    assert check(events).violations == []
 
 
 def jittery(seed: int, groups: int = 200) -> list[float]:

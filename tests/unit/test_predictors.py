@@ -289,6 +289,63 @@ def test_the_first_group_on_a_fresh_gpu_expects_no_switch() -> None:
     assert predicted(learner((0, 1, "k")), predict=settings) == [("a", 0, 0)]
 
 
+def test_the_impact_of_a_switch_is_learned_from_what_a_switch_costs() -> None:
+    # a's first, 0.5, is learned as it is: nobody ran before it. Its second and third come after b's
+    # and take 0.3 more: x is 0.5 for the second, and 0.8 from then on. b does the same from its
+    # second on. Of those after no switch nothing is added.
+    device = {"switch": "0.3ms"}
+    a = learner((0, 0.5, "k"), (3, 0.5, "k"), (13, 0.5, "k"), (14, 0.5, "k"))
+    b = {"name": "b", "groups": [{"at": f"{at}ms", "cost": "1ms"} for at in (1, 11)]}
+    found = [x for name, x, _ in predicted(a, b, device=device) if name == "a"]
+    assert found == [0, 0.5, 0.8, 0.5]
+    free = predicted(a, b, device=device | {"charge_from": "start"})
+    assert [x for name, x, _ in free if name == "a"] == [0, 0.5, 0.5, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("kind", "work"),
+    [
+        ("periodic", {"period": "40ms"}),
+        ("greedy", {"cpu": "20ms"}),
+        ("widget", {"cpu": "20ms"}),
+        ("bomb", {"depth": 1, "cpu": "20ms"}),
+    ],
+)
+def test_what_a_task_costs_is_learned_from_itself(kind: str, work: dict[str, Any]) -> None:
+    # Nobody is predicted by what the other's groups cost, though both are of the same kind.
+    reserve = {"policy": "ae", "capacity": "40ms", "period": "40ms", "predict": "history"}
+    tasks = [
+        {"name": name, "reserve": reserve, kind: {**work, "cost": cost}}
+        for name, cost in (("short", "1ms"), ("long", "15ms"))
+    ]
+    rows = predicted(*tasks, run={"duration": "500ms"})
+    for name, cost in (("short", 1), ("long", 15)):
+        found = [x for task, x, _ in rows if task == name]
+        assert len(found) > 5
+        assert set(found[1:]) == {cost}
+
+
+def test_listed_groups_are_of_their_own_task_unless_they_say_of_which_kind_they_are() -> None:
+    # An unknown group may cost what the worst known one does.
+    reserve = {"policy": "ae", "capacity": "9ms", "period": "10ms", "predict": "history"}
+
+    def three(**more: str) -> list[float]:
+        none: dict[str, str] = {}
+        groups = (("c", 0, 6, none), ("a", 20, 4, more), ("b", 40, 2, more))
+        tasks = [
+            {
+                "name": name,
+                "reserve": reserve,
+                "groups": [{"at": f"{at}ms", "cost": f"{cost}ms", **kind}],
+            }
+            for name, at, cost, kind in groups
+        ]
+        return [x for _, x, _ in predicted(*tasks)]
+
+    assert three() == [0, 6, 6]
+    assert three(kind="clear") == [0, 6, 4]
+
+
 def test_the_tables_size_can_be_set() -> None:
     # With room for one, k is forgotten when m is learnt: the last k costs the worst there is, 0.5.
     groups = [(0.0, 0.2, "k"), (1.0, 0.5, "m"), (2.0, 0.2, "k")]

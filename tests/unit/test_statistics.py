@@ -9,8 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headway.engine.events import Event, Recorder
 from headway.sim.run import simulate
 from headway.sim.scenario import read_scenario
+from headway.trace.analysis import read_history, summarise
+from headway.trace.checker import check
 from headway.trace.statistics import BINS, EXACT, Quantiles, Series, Statistics
 
 MS = 1_000_000
@@ -183,6 +186,57 @@ def test_a_deadline_that_is_just_met_is_not_missed() -> None:
     z = {"name": "z", "priority": 1, "groups": [{"at": "9ms", "cost": "3ms"}]}
     entry = run(a, z, duration="20ms").by_name()["a"]
     assert (entry.deadlines, entry.missed) == (2, 1)
+
+
+def test_the_response_of_a_periodic_job_counts_from_its_release() -> None:
+    # Nobody goes before 45. One thread: each job is submitted when the one before goes, but is late
+    # since its release: done at 47, 49, 51, 53, 55, 57, released at 0, 10, 20, 30, 40, 50.
+    blocker = {"name": "z", "priority": 1, "groups": [{"at": "0ms", "cost": "45ms"}]}
+    a = {"name": "a", "periodic": {"period": "10ms", "cost": "2ms"}}
+    events: list[Event] = []
+    scenario = {"task": [blocker, a], "run": {"duration": "59ms"}}
+    outcome = simulate(read_scenario(scenario, "test"), observers=[Recorder(events.append)])
+    responses = [47 * MS, 39 * MS, 31 * MS, 23 * MS, 15 * MS, 7 * MS]
+    entry = outcome.statistics.by_name()["a"]
+    assert entry.responses.pending == responses
+    (found,) = (task for task in summarise(read_history(events)).tasks if task.name == "a")
+    assert found.responses_ns == sorted(responses)
+
+
+STARVED = [
+    ({"period": "10ms"}, 10),
+    ({"period": "10ms", "deadline": "25ms"}, 8),
+    ({"period": "10ms", "deadline": "1ms", "offset": "5ms"}, 10),
+    ({"period": "10ms", "count": 3}, 3),
+    ({"period": "1s"}, 0),
+]
+
+
+@pytest.mark.parametrize(("work", "missed"), STARVED)
+def test_jobs_that_never_ran_have_missed_their_deadlines(work: dict[str, Any], missed: int) -> None:
+    greedy = {"name": "z", "priority": 1, "greedy": {"cost": "3ms"}}
+    a = {"name": "a", "periodic": {"cost": "2ms", **work}}
+    events: list[Event] = []
+    scenario = {"task": [greedy, a], "run": {"duration": "100ms"}}
+    outcome = simulate(read_scenario(scenario, "test"), observers=[Recorder(events.append)])
+    entry = outcome.statistics.by_name()["a"]
+    assert (entry.groups, entry.deadlines, entry.missed) == (0, missed, missed)
+    (found,) = (task for task in summarise(read_history(events)).tasks if task.name == "a")
+    assert (found.deadlines, found.missed) == (missed, missed)
+    assert check(events).violations == []
+
+
+def test_a_job_that_is_executing_past_its_deadline_has_missed_it() -> None:
+    # Two of three: done at 30 (due at 10), and the one that runs until 60. The third is due at 50.
+    a = {"name": "a", "periodic": {"period": "20ms", "cost": "30ms", "deadline": "10ms"}}
+    entry = run(a, duration="45ms").by_name()["a"]
+    assert (entry.groups, entry.deadlines, entry.missed) == (1, 2, 2)
+
+
+def test_what_a_task_missed_after_its_death_does_not_count() -> None:
+    a = {"name": "a", "periodic": {"period": "10ms", "cost": "2ms"}}
+    entry = run(a, duration="100ms", event=[{"at": "15ms", "kill": "a"}]).by_name()["a"]
+    assert (entry.groups, entry.deadlines, entry.missed) == (2, 2, 0)
 
 
 def test_overruns_and_the_deepest_debt_of_a_reserve() -> None:

@@ -39,6 +39,7 @@ from headway.engine.events import (
     LastUsed,
     Left,
     Moved,
+    Overdue,
     Passed,
     PolicySet,
     Predicted,
@@ -102,6 +103,7 @@ RUN: list[Event] = [
     Found(97 * MS),
     Passed(98 * MS, "c", 20, 10, MS),
     Completed(99 * MS, "c", 7, 0, 96 * MS, 98 * MS, None, 0, True, None),
+    Overdue(99 * MS, "c", 3),
     END,
 ]
 

@@ -504,7 +504,7 @@ class Engine:
             self.tell("charged", group, amount_ns, until_ns)
 
     def complete(self, group: Group, started_ns: int, now_ns: int) -> None:
-        """The group is done; it executed from `started_ns` until now."""
+        """The group is done; it executed from `started_ns` until now, after its `overhead_ns`."""
         self.now_ns = now_ns
         gpu = group.gpu
         gpu.idle_ns = now_ns
@@ -518,6 +518,7 @@ class Engine:
         task = group.task
         executed_ns = now_ns - started_ns
         task.gpu_ns += executed_ns
+        executed_ns += group.overhead_ns
         if not task.plain:
             if self.ledger.timers and self.ledger.timers[0][0] < now_ns:
                 self.ledger.advance(now_ns - 1)  # the driver is late: those boundaries came first

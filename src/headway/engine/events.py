@@ -39,6 +39,7 @@ class Observer:
     def left(self, request: Request, now_ns: int) -> None: ...
     def focused(self, task: Task | None, now_ns: int) -> None: ...
     def shown(self, task: Task, now_ns: int) -> None: ...
+    def overdue(self, task: Task, jobs: int, now_ns: int) -> None: ...
     def passed(self, task: Task, groups: int, frames: int, used_ns: int, now_ns: int) -> None: ...
     def ended(self, complete: bool, now_ns: int) -> None: ...
 
@@ -197,6 +198,10 @@ class Completed(Event):
     budget_ns: int
     frame: bool
     deadline_ns: int | None
+    released_ns: int | None = None
+    """Since when the job had been due, if that was before its submission."""
+    overhead_ns: int = 0
+    """What was charged beside the execution: the decision and the switch of context before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +263,16 @@ class Shown(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Overdue(Event):
+    """The run is over, and so many jobs of this task are not done whose deadlines have passed:
+    groups that wait or are online, and those that a program had no chance to submit."""
+
+    kind = "overdue"
+    task: str
+    jobs: int
+
+
+@dataclass(frozen=True, slots=True)
 class Passed(Event):
     """Under its lease, which is one group to the engine, a program let so many groups of its own
     through since it was last asked: what they showed, and the GPU time it says they took."""
@@ -309,7 +324,7 @@ EVENTS: dict[str, type[Event]] = {
     for cls in (
         Began, TaskAdded, TaskRemoved, PolicySet, Ranked, ReserveSet, Joined, Submitted, Predicted,
         Withdrawn, Dispatched, Charged, Completed, Replenished, Moved, Entered, Left, Focused,
-        Shown, Passed, TakenUp, LastUsed, Found, Ended,
+        Shown, Overdue, Passed, TakenUp, LastUsed, Found, Ended,
     )
 }  # fmt: skip
 
@@ -400,6 +415,8 @@ class Recorder(Observer):
             reserve.budget_ns if reserve else 0,
             group.frame,
             group.deadline_ns,
+            group.released_ns,
+            group.overhead_ns,
         )
 
     def replenished(self, reserve: Reserve, now_ns: int) -> None:
@@ -419,6 +436,9 @@ class Recorder(Observer):
 
     def shown(self, task: Task, now_ns: int) -> None:
         self.say(Shown, now_ns, task.name)
+
+    def overdue(self, task: Task, jobs: int, now_ns: int) -> None:
+        self.say(Overdue, now_ns, task.name, jobs)
 
     def passed(self, task: Task, groups: int, frames: int, used_ns: int, now_ns: int) -> None:
         self.say(Passed, now_ns, task.name, groups, frames, used_ns)

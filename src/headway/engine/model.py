@@ -59,9 +59,11 @@ class Group:
         "frame",
         "gpu",
         "index",
+        "overhead_ns",
         "predicted_ns",
         "prediction",
         "ready_ns",
+        "released_ns",
         "signature",
         "started_ns",
         "submitted_ns",
@@ -86,6 +88,7 @@ class Group:
         deadline_ns: int | None = None,
         signature: Signature = (),
         frame: bool = False,
+        released_ns: int | None = None,
     ) -> None:
         self.task = task
         self.index = index
@@ -95,10 +98,14 @@ class Group:
         self.signature = signature
         self.frame = frame
         """The program shows a frame when this group is done."""
+        self.released_ns = released_ns
+        """Since when the job has been due, from where its response counts; None: its submission."""
         self.switched = False
         """Another task's group ran on this GPU just before this one."""
         self.charged_ns = 0
         """What was charged of it while it went on; completion charges the rest."""
+        self.overhead_ns = 0
+        """Decision and switch of context just before it started, as far as they are charged."""
         self.predicted_ns = 0
         self.prediction: Prediction | None = None
 

@@ -37,6 +37,7 @@ from headway.sim.simulator import Device
 
 MAX_TASKS = 10_000
 MAX_BYTES = 32 * 1024 * 1024
+CHARGE_FROM = ("dispatch", "start")
 DEFAULT_DURATION_NS = 10_000_000_000
 Override = tuple[str, Any]
 
@@ -180,6 +181,7 @@ def _read_device(table: Table | None, seed: int) -> Device:
         count=table.integer("count", 1, least=1, most=64),
         switch_ns=table.duration("switch", 0),
         decide_ns=table.duration("decide", 0),
+        charges_overhead=table.choice("charge_from", CHARGE_FROM, "dispatch") == "dispatch",
         jitter=table.number("jitter", 0.0, least=0.0, most=0.99),
         seed=table.integer("seed", seed),
     )

@@ -9,6 +9,7 @@ next; the device says how long the GPU takes for it.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -34,6 +35,9 @@ class Device:
     """Lost when the GPU goes from one task's group to another task's."""
     decide_ns: int = 0
     """Lost per scheduling decision, unless the GPU executes something meanwhile."""
+    charges_overhead: bool = True
+    """Whether reserves pay for both: from the dispatch of a group on, or the completion of the one
+    before it, as TimeGraph does (§5.2), and not from its start on."""
     jitter: float = 0.0
     """Costs vary evenly by this fraction up and down."""
     seed: int = 0
@@ -89,8 +93,24 @@ class Simulator(World):
         finished = self._loop(last_ns, progress)
         if finished and until_ns is not None:
             self.now_ns = self.engine.now_ns = until_ns
+        self._tell_overdue()
         self.engine.tell("ended", finished)
         return finished
+
+    def _tell_overdue(self) -> None:
+        """Jobs that are not done have missed their deadlines as well."""
+        now_ns = self.now_ns
+        groups = [group for gpu in self.engine.gpus for group in gpu.online]
+        groups += [task.waiting for task in self._programs if task.waiting is not None]
+        late = Counter(
+            group.task
+            for group in groups
+            if group.deadline_ns is not None and group.deadline_ns <= now_ns
+        )
+        for task, program in self._programs.items():
+            jobs = late[task] + program.unsent(now_ns) if task.alive else 0
+            if jobs:
+                self.engine.tell("overdue", task, jobs)
 
     def _loop(self, last_ns: int, progress: Progress | None) -> bool:  # noqa: C901
         """One turn per instant; written out in one piece because calls cost more than the work."""
@@ -196,7 +216,7 @@ class Simulator(World):
         """Work out when a group that just went online executes."""
         device = self.device
         index = group.gpu.index
-        start_ns = now_ns
+        begin_ns = start_ns = now_ns
         if device.decide_ns and group.task.policy.decides:
             start_ns += device.decide_ns
         free_ns = self._free_ns[index]
@@ -204,6 +224,8 @@ class Simulator(World):
             start_ns = free_ns
         if group.switched:
             start_ns += device.switch_ns
+        if device.charges_overhead:
+            group.overhead_ns = start_ns - max(begin_ns, free_ns)
         cost_ns = group.exact_ns
         if self._jitter is not None:
             swing = int(cost_ns * device.jitter)

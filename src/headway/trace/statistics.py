@@ -136,6 +136,9 @@ class TaskStatistics:
         self.frame_series = Series()
         self.without_deadline = 0
         self.missed = 0
+        self.overdue = 0
+        """Jobs that were not done when the run ended, though their deadlines had passed; they are
+        missed, too."""
 
     @property
     def groups(self) -> int:
@@ -143,8 +146,8 @@ class TaskStatistics:
 
     @property
     def deadlines(self) -> int:
-        """Groups that had one."""
-        return self.groups - self.without_deadline
+        """Jobs that had one."""
+        return self.groups - self.without_deadline + self.overdue
 
     @property
     def gpu_ns(self) -> int:
@@ -189,7 +192,8 @@ class Statistics(Observer):
     def completed(self, group: Group, now_ns: int) -> None:
         task = group.task
         entry = self.tasks[task]
-        entry.append_response(now_ns - group.submitted_ns)
+        released_ns = group.released_ns
+        entry.append_response(now_ns - (group.submitted_ns if released_ns is None else released_ns))
         if group.switched:
             self.switches += 1
         deadline_ns = group.deadline_ns
@@ -201,7 +205,7 @@ class Statistics(Observer):
             entry.frames += 1
             entry.frame_series.add(now_ns)
         if task.reserve is not None:
-            executed_ns = now_ns - group.started_ns
+            executed_ns = now_ns - group.started_ns + group.overhead_ns
             self._charge(self.reserves[task.reserve], executed_ns - group.charged_ns)
         self._until_fold -= 1
         if not self._until_fold:
@@ -224,6 +228,11 @@ class Statistics(Observer):
         entry = self.tasks[task]
         entry.frames += 1
         entry.frame_series.add(now_ns)
+
+    def overdue(self, task: Task, jobs: int, now_ns: int) -> None:
+        entry = self.tasks[task]
+        entry.overdue += jobs
+        entry.missed += jobs
 
     def ended(self, complete: bool, now_ns: int) -> None:
         self.complete = complete

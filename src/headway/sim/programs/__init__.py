@@ -100,6 +100,10 @@ class Program(ABC):
     def dispatched(self, group: Group, now_ns: int) -> int:
         """The gate opened. When is it to be resumed (a past time means now), or BLOCKED?"""
 
+    def unsent(self, now_ns: int) -> int:
+        """Jobs that it had no chance to submit by now though their deadlines have passed."""
+        return 0
+
     def completed(self, group: Group, now_ns: int) -> int:
         """The GPU is done with a group; only called if `hears_completions`."""
         return BLOCKED

@@ -113,7 +113,7 @@ class Frames(Program):
             self.task,
             self._index,
             self._between(self._cost),
-            signature=(self.kind, self._place),
+            signature=(self.kind, self.task.name, self._place),
             frame=not self._left and self.server is None,
         )
         self._place += 1

@@ -53,7 +53,7 @@ class Greedy(Program):
     def resume(self, now_ns: int) -> Group:
         low, high = self._cost
         cost_ns = low if low == high else self._random.randint(low, high)
-        group = Group(self.task, self._index, cost_ns, signature=self.kind)
+        group = Group(self.task, self._index, cost_ns, signature=(self.kind, self.task.name))
         self._index += 1
         return group
 

@@ -6,8 +6,9 @@ from headway.engine.model import Group
 from headway.engine.reading import Table
 from headway.sim.programs import BLOCKED, Program
 
-Listed = tuple[int, int, str]
-"""When it is due, what it costs, and its kind."""
+Listed = tuple[int, int, str | None]
+"""When it is due, what it costs, and its kind: groups of one kind are the same, whosever they are.
+Those that say none are the same as their own task's only."""
 
 
 class Listing(Program):
@@ -26,7 +27,7 @@ class Listing(Program):
         for item in table.tables("groups"):
             due_ns = item.duration("at", required=True)
             cost_ns = item.duration("cost", required=True, least=1)
-            groups.append((due_ns, cost_ns, item.string("kind", "group")))
+            groups.append((due_ns, cost_ns, item.string("kind") or None))
             item.close()
         return cls(groups)
 
@@ -37,7 +38,8 @@ class Listing(Program):
         index = self._next
         self._next += 1
         _, cost_ns, kind = self._groups[index]
-        return Group(self.task, index, cost_ns, signature=kind)
+        signature = (self.kind, self.task.name) if kind is None else kind
+        return Group(self.task, index, cost_ns, signature=signature)
 
     def dispatched(self, group: Group, now_ns: int) -> int:
         return self._groups[self._next][0] if self._next < len(self._groups) else BLOCKED

@@ -46,7 +46,14 @@ class Periodic(Program):
         index, release_ns = self._index, self._release_ns
         self._index = index + 1
         self._release_ns = release_ns + self.period_ns
-        return Group(self.task, index, self.cost_ns, release_ns + self.deadline_ns)
+        deadline_ns = release_ns + self.deadline_ns
+        signature = (self.kind, self.task.name)
+        return Group(self.task, index, self.cost_ns, deadline_ns, signature, released_ns=release_ns)
+
+    def unsent(self, now_ns: int) -> int:
+        late_ns = now_ns - self.deadline_ns - self._release_ns
+        due = late_ns // self.period_ns + 1 if late_ns >= 0 else 0
+        return min(due, self._count - self._index)
 
     def dispatched(self, group: Group, now_ns: int) -> int:
         return self._release_ns if self._index < self._count else BLOCKED

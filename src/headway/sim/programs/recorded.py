@@ -55,7 +55,17 @@ class Recorded(Program):
             deadline_ns = step.due_ns if step.mark == AT else now_ns + step.due_ns
         index = self._index
         self._index += 1
-        return Group(self.task, index, step.cost_ns, deadline_ns, "recorded", step.frame)
+        released_ns = None
+        if step.mark == AT and index < len(self._steps):
+            released_ns = step.when_ns
+        signature = (self.kind, self.task.name)
+        return Group(
+            self.task, index, step.cost_ns, deadline_ns, signature, step.frame, released_ns
+        )
+
+    def unsent(self, now_ns: int) -> int:
+        left = self._steps[self._index :]
+        return sum(s.mark == AT and s.due_ns is not None and s.due_ns <= now_ns for s in left)
 
     def _is_first_round(self) -> bool:
         return self._index < len(self._steps)

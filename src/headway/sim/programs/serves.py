@@ -89,7 +89,8 @@ class Server(Program):
         total_ns = self._blit_ns if work.cost_ns is None else work.cost_ns
         part_ns = max(1, total_ns * (self._groups - self._unsent) // self._groups)
         part_ns -= total_ns * (self._groups - self._unsent - 1) // self._groups
-        group = Group(self.task, self._index, max(1, part_ns), signature=(self.kind, total_ns))
+        signature = (self.kind, self.task.name, total_ns)
+        group = Group(self.task, self._index, max(1, part_ns), signature=signature)
         self._index += 1
         return group
 

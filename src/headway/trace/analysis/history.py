@@ -40,6 +40,8 @@ class TaskFacts:
     """When its frames were done."""
     rank_since_ns: list[int] = field(default_factory=list)
     ranks: list[int] = field(default_factory=list)
+    overdue: int = 0
+    """Jobs past their deadlines that were not done at the end."""
 
 
 @dataclass(slots=True)
@@ -81,6 +83,8 @@ class Groups:
     def __init__(self) -> None:
         self.tasks, self.gpus, self.flags = array("l"), array("l"), array("l")
         self.submitted_ns, self.dispatched_ns = array("q"), array("q")
+        self.released_ns = array("q")
+        """From where a response counts: the submission, or the release of the job before it."""
         self.started_ns, self.finished_ns = array("q"), array("q")
 
     def __len__(self) -> int:
@@ -169,6 +173,7 @@ class History:
             events.Moved: self._moved,
             events.Focused: self._focused,
             events.Shown: self._shown,
+            events.Overdue: self._overdue,
             events.Passed: self._passed,
             events.TakenUp: self._taken_up,
             events.Found: self._found,
@@ -241,6 +246,9 @@ class History:
     def _focused(self, event: events.Focused) -> None:
         where = "elsewhere" if event.task is None else f"on {event.task}"
         self.marks.append((event.ns, f"focus {where}"))
+
+    def _overdue(self, event: events.Overdue) -> None:
+        self.tasks[self.number(event.task)].overdue += event.jobs
 
     def _shown(self, event: events.Shown) -> None:
         self.tasks[self.number(event.task)].frames_ns.append(event.ns)
@@ -391,6 +399,8 @@ class History:
         groups.tasks.append(number)
         groups.gpus.append(event.gpu)
         groups.submitted_ns.append(submitted_ns)
+        released_ns = submitted_ns if event.released_ns is None else event.released_ns
+        groups.released_ns.append(min(released_ns, submitted_ns))
         groups.dispatched_ns.append(dispatched_ns)
         groups.started_ns.append(started_ns)
         groups.finished_ns.append(event.ns)
@@ -402,7 +412,7 @@ class History:
             self.tasks[number].frames_ns.append(event.ns)
         self._idle_since_ns[event.gpu] = event.ns
         paid_ns = self._paid_ns.pop((number, event.index), 0)
-        self._charge(event, number, event.ns - started_ns - paid_ns)
+        self._charge(event, number, event.ns - started_ns + event.overhead_ns - paid_ns)
 
     def _charged(self, event: events.Charged) -> None:
         number = self.number(event.task)

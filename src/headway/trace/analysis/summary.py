@@ -28,7 +28,7 @@ class TaskSummary:
     deadlines: int = 0
     missed: int = 0
     responses_ns: list[int] = field(default_factory=list)
-    """Of the groups that completed in this stretch, from submission to completion, sorted."""
+    """Of the groups that completed in this stretch, from release to completion, sorted."""
     waited_ns: Counter[int] = field(default_factory=Counter)
     """By cause: the number of a task, or `BUDGET`, `HOLDOFF`, `IDLE`."""
 
@@ -106,10 +106,10 @@ def _add_groups(
     history: History, tasks: list[TaskSummary], after_ns: int, from_ns: int, to_ns: int
 ) -> None:
     groups = history.groups
-    for number, flags, submitted_ns, started_ns, finished_ns in zip(
+    for number, flags, released_ns, started_ns, finished_ns in zip(
         groups.tasks,
         groups.flags,
-        groups.submitted_ns,
+        groups.released_ns,
         groups.started_ns,
         groups.finished_ns,
         strict=True,
@@ -119,11 +119,14 @@ def _add_groups(
         if ran_ns > 0:
             task.gpu_ns += ran_ns
         if after_ns < finished_ns <= to_ns and not flags & LEASED:
-            task.responses_ns.append(finished_ns - submitted_ns)
+            task.responses_ns.append(finished_ns - released_ns)
             task.deadlines += bool(flags & DEADLINE)
             task.missed += bool(flags & MISSED)
-    for task in tasks:
+    for task, facts in zip(tasks, history.tasks, strict=True):
         task.responses_ns.sort()
+        if to_ns >= history.end_ns:
+            task.deadlines += facts.overdue
+            task.missed += facts.overdue
 
 
 def _reserve(facts: ReserveFacts, after_ns: int, from_ns: int, to_ns: int) -> ReserveSummary:

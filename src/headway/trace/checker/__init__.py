@@ -330,14 +330,15 @@ class Checker:
         group = self._take_online(event, gpu)
         if group is None:
             return
-        started_ns = event.started_ns
+        started_ns = event.started_ns - event.overhead_ns
         if event.submitted_ns != group.submitted_ns:
             self._report(
                 event.ns,
                 "sequence",
                 f"{group} was submitted at {group.submitted_ns} ns, not at {event.submitted_ns}",
             )
-        if started_ns > event.ns or started_ns < group.dispatched_ns - self._tolerance_ns:
+        too_early = started_ns < group.dispatched_ns - self._tolerance_ns
+        if event.started_ns > event.ns or event.overhead_ns < 0 or too_early:
             self._report(
                 event.ns,
                 "sequence",

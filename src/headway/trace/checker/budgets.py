@@ -195,7 +195,7 @@ class Budgets:
         reserve = self._payer(event, group)
         if reserve is None:
             return
-        executed_ns = event.ns - event.started_ns
+        executed_ns = event.ns - event.started_ns + event.overhead_ns
         rest_ns = executed_ns - group.charged_ns
         self._pay(reserve, rest_ns, event.ns)
         self._compare(reserve, event.budget_ns, event.ns, f"after {group}")

@@ -88,6 +88,10 @@ class Data:
             for ns in facts.frames_ns:
                 if self._counts(ns):
                     frames[self._bin(ns)] += 1
+            if facts.overdue and self._counts(self._history.end_ns):
+                place = self._bin(self._history.end_ns)
+                rows[self._row_of[number]].deadlines[place] += facts.overdue
+                rows[self._row_of[number]].missed[place] += facts.overdue
         return {
             "exact": exact,
             "width": self._width_ns,
@@ -129,11 +133,11 @@ class Data:
         groups = self._history.groups
         from_ns, to_ns = self._from_ns, self._to_ns
         last = [0] * len(rows)
-        for task, gpu, flags, submitted_ns, dispatched_ns, started_ns, finished_ns in zip(
+        for task, gpu, flags, released_ns, dispatched_ns, started_ns, finished_ns in zip(
             groups.tasks,
             groups.gpus,
             groups.flags,
-            groups.submitted_ns,
+            groups.released_ns,
             groups.dispatched_ns,
             groups.started_ns,
             groups.finished_ns,
@@ -147,7 +151,7 @@ class Data:
             if self._counts(finished_ns) and not flags & LEASED:
                 place = self._bin(finished_ns)
                 if not exact:
-                    row.histogram[place, _bucket(finished_ns - submitted_ns)] += 1
+                    row.histogram[place, _bucket(finished_ns - released_ns)] += 1
                 if flags & DEADLINE:
                     row.deadlines[place] += 1
                 if flags & MISSED:
@@ -157,7 +161,7 @@ class Data:
                     started_ns - from_ns - last[number],
                     finished_ns - started_ns,
                     started_ns - dispatched_ns,
-                    dispatched_ns - submitted_ns,
+                    dispatched_ns - released_ns,
                     -1 - gpu if flags & LEASED else gpu,
                 )
                 last[number] = started_ns - from_ns

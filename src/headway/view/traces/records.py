@@ -41,7 +41,15 @@ COMPRESSED_KEY = protobuf.key(COMPRESSED, protobuf.BYTES)
 RECORD_KEY = protobuf.key(RECORD, protobuf.BYTES)
 """A packet with records begins with this; no other packet does."""
 
-_WITHIN = {"submitted_ns", "started_ns", "deadline_ns", "anchor_ns", "until_ns"}
+_WITHIN = {
+    "submitted_ns",
+    "started_ns",
+    "deadline_ns",
+    "released_ns",
+    "anchor_ns",
+    "until_ns",
+    "due_ns",
+}
 _PLACES: dict[type[Event], dict[str, int]] = {
     EVENTS[kind]: {name: place for place, name in enumerate(names) if name in _WITHIN}
     for kind, names in TABLE
