@@ -150,3 +150,24 @@ def test_unequal_devices_are_remarked_and_simulated(tmp_path: Path) -> None:
     result = headway("locks", "--json", write(tmp_path, k=3, f=1, cap=3))
     assert result.returncode == 0
     assert "devices have unequal numbers of tokens" in result.stderr
+
+
+def test_a_scenario_with_tokens_is_simulated_by_the_same_command() -> None:
+    result = headway("sim", "examples/gpusync.toml", "--json", "--set", "run.duration=1s")
+    assert result.returncode == 0, result.stderr
+    found = json.loads(result.stdout)
+    assert found["complete"]
+    steer = found["tasks"]["steer"]
+    assert len(steer["jobs"]) == 100
+    assert steer["jobs"][1]["release_ns"] == 10_000_000
+    assert steer["jobs"][1]["deadline_ns"] == 20_000_000
+    assert found["tasks"]["front"]["response_ns"]["max"] > 8_000_000
+
+
+def test_what_such_a_scenario_cannot_do_is_refused() -> None:
+    result = headway("sim", "examples/gpusync.toml", "--trace", "x.pftrace")
+    assert result.returncode == 2
+    assert result.stderr == "--trace: found with [gpusync], expected --json or --plot\n"
+    result = headway("sim", "examples/gpusync.toml", "examples/bombs.toml")
+    assert result.returncode == 2
+    assert "expected files of one kind" in result.stderr

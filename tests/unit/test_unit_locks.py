@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from headway.engine.locks.cluster_locks import ClusterLocks
 from headway.engine.locks.clusters import Cluster
 from headway.engine.locks.copies import CopySettings, Move
-from headway.engine.locks.helpers import Helpers, Thread, cpu_key
+from headway.engine.locks.helpers import Thread, cpu_key, interrupt_lender, worker_lender
 from headway.engine.locks.jobs import Job, LockError
 from headway.engine.locks.settings import AllocatorSettings
 from headway.engine.locks.unit_locks import Unit, UnitLocks
@@ -245,19 +245,22 @@ def test_helpers_inherit_from_jobs_suspended_for_operations_and_only_from_them()
     a, b, c = (Job(n, p, p) for p, n in enumerate("abc"))
     for job in (a, b, c):
         locks.request(job)
-    helpers = Helpers(locks.effective)
-    assert helpers.interrupt(0) is None
+    units = list(locks.units.units.values())
+    assert interrupt_lender(units, locks.effective) is None
     locks.take(a, [(0, "ee")])
-    locks.take(c, [(0, "ee")])  # waits: suspended for a lock, so not told to the helpers
-    helpers.suspend(a, process=7)
-    assert helpers.interrupt(0) is c  # A's effective priority
-    assert helpers.worker(7) is c
+    assert interrupt_lender(units, locks.effective) is None  # not suspended yet
+    a.in_operation = True
+    assert interrupt_lender(units, locks.effective) is a
+    locks.take(c, [(0, "ee")])  # suspended for a lock: lends through A only
+    assert interrupt_lender(units, locks.effective) is c
+    assert worker_lender([a], locks.effective) is c
+    assert worker_lender([c], locks.effective) is None
     locks.take(b, [(0, "ce0")])
-    helpers.suspend(b, process=8)
-    assert helpers.worker(8) is b
-    helpers.wake(a, process=7)
-    assert helpers.worker(7) is None
-    assert helpers.interrupt(0) is b
+    b.in_operation = True
+    assert worker_lender([b], locks.effective) is b
+    a.in_operation = False
+    assert worker_lender([a], locks.effective) is None
+    assert interrupt_lender(units, locks.effective) is b
 
 
 def test_the_order_on_cpus() -> None:

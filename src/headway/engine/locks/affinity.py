@@ -56,19 +56,19 @@ class Affinity:
             for device in range(self._devices)
         ]
         best = -1
-        best_key: tuple[int, bool, int, int] = (0, False, 0, 0)
-        for token, load_ns in enumerate(self.loads_ns):
-            if not locks.has_room(token):
+        best_ns = 0
+        best_key = (False, 0, 0)
+        limit = locks.settings.length
+        for token, queue in enumerate(locks.queues):
+            if limit is not None and len(queue) >= limit and not locks.has_room(token):
                 continue
             device = token % self._devices
-            key = (
-                load_ns + known[device],
-                device != home,
-                self._residents[device],
-                locks.held_on(device),
-            )
-            if best < 0 or key < best_key:
-                best, best_key = token, key
+            end_ns = self.loads_ns[token] + known[device]
+            if best >= 0 and end_ns > best_ns:
+                continue
+            key = (device != home, self._residents[device], locks.held_on(device))
+            if best < 0 or end_ns < best_ns or key < best_key:
+                best, best_ns, best_key = token, end_ns, key
         return best
 
     def enters(self, job: Job, token: int) -> None:

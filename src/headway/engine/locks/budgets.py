@@ -131,6 +131,11 @@ class OverrunSignal:
         self._pending = False
         self._told = False
 
+    @property
+    def told(self) -> bool:
+        """Whether this budget's exhaustion was posted."""
+        return self._told
+
     def post(self) -> bool:
         """The budget is exhausted: whether the job is to be told now."""
         if self._told:

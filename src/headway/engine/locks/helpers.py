@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from enum import IntEnum
 
-from headway.engine.locks.jobs import Base, Job
+from headway.engine.locks.jobs import Job
+from headway.engine.locks.unit_locks import Unit
 
 CpuKey = tuple[int, int, int, int]
 """Orders threads on CPUs, the greatest first."""
@@ -39,43 +40,12 @@ def cpu_key(lender: Job | None, kind: Thread, number: int) -> CpuKey:
     return (priority, order, kind, -number)
 
 
-class Helpers:
-    """Which jobs are suspended for an operation, and whom that makes helpers run as."""
+def interrupt_lender(units: Iterable[Unit], effective: Callable[[Job], Job]) -> Job | None:
+    """Whose priority the interrupt thread of a device has, from the device's units."""
+    return worker_lender((unit.owner for unit in units if unit.owner is not None), effective)
 
-    def __init__(self, effective: Callable[[Job], Job]) -> None:
-        self._effective = effective
-        self._by_process: dict[int, list[Job]] = {}
-        self._by_device: dict[int, list[Job]] = {}
-        self._devices: dict[int, tuple[int, ...]] = {}
 
-    def suspend(self, job: Job, process: int) -> None:
-        """The job waits for an operation on units that it owns."""
-        devices = tuple({unit.device for unit in job.owned})
-        self._devices[id(job)] = devices
-        self._by_process.setdefault(process, []).append(job)
-        for device in devices:
-            self._by_device.setdefault(device, []).append(job)
-
-    def wake(self, job: Job, process: int) -> None:
-        """The job no longer waits."""
-        for device in self._devices.pop(id(job), ()):
-            self._by_device[device].remove(job)
-        if job in self._by_process.get(process, ()):
-            self._by_process[process].remove(job)
-
-    def interrupt(self, device: int) -> Job | None:
-        """Whose priority the interrupt thread of this device has; None: its base."""
-        return self._strongest(self._by_device.get(device, ()))
-
-    def worker(self, process: int) -> Job | None:
-        """Whose priority the workers of this process have; None: their base."""
-        return self._strongest(self._by_process.get(process, ()))
-
-    def _strongest(self, jobs: Iterable[Job]) -> Job | None:
-        best: Job | None = None
-        best_base: Base = (LOWEST, 0)
-        for job in jobs:
-            lender = self._effective(job)
-            if lender.base > best_base:
-                best, best_base = lender, lender.base
-        return best
+def worker_lender(jobs: Iterable[Job], effective: Callable[[Job], Job]) -> Job | None:
+    """Whose priority the workers of a process have, from the jobs of its threads."""
+    lenders = [effective(job) for job in jobs if job.in_operation and job.owned]
+    return max(lenders, key=lambda job: job.base, default=None)

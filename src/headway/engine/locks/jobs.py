@@ -33,8 +33,8 @@ class Job:
     """One activation of a task, from the first lock it asks for to the last it gives back."""
 
     __slots__ = (
-        "base", "claim", "cost_ns", "donee", "donor", "name", "owned", "place", "task", "token",
-        "virtual",
+        "base", "claim", "cost_ns", "donee", "donor", "in_operation", "name", "owned", "place",
+        "task", "token", "virtual",
     )  # fmt: skip
 
     def __init__(self, name: str | int, priority: int, order: int, task: int | None = None) -> None:
@@ -55,6 +55,8 @@ class Job:
         self.owned: list[Unit] = []
         self.claim: Claim | None = None
         """The units for which the job waits."""
+        self.in_operation = False
+        """Whether the job is suspended for an operation on units that it owns."""
 
     @property
     def priority(self) -> int:

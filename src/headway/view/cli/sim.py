@@ -10,10 +10,12 @@ import click
 
 from headway.engine.events import Observer, Recorder
 from headway.engine.spec import Spec, parse_spec
+from headway.sim.gpusync.scenario import is_gpusync
 from headway.sim.run import Outcome, simulate
 from headway.sim.scenario import Override, Scenario, parse_override, parse_scenario, parse_variants
 from headway.view.errors import INTERRUPTED, UserError
 from headway.view.files import load_policy_file, read_text
+from headway.view.gpusync import run_gpusync
 from headway.view.running import watch
 
 
@@ -56,6 +58,11 @@ def command(
 
         check_format(plot)
     overrides = read_overrides(changes)
+    if any(is_gpusync(read_text(file)) for file in files):
+        wanted = {"--trace": trace, "--variant": variant, "--spec": spec_file}
+        return run_gpusync(
+            files, wanted, as_json=as_json, plot=plot, overrides=overrides, seed=seed
+        )
     spec = None if spec_file is None else parse_spec(read_text(spec_file), spec_file)
     # Every file is read before the first one runs: a mistake in the last must not come late.
     scenarios = [(file, _read(file, variant, overrides, seed)) for file in files]
