@@ -259,6 +259,50 @@ def test_a_server_may_blit_in_several_groups() -> None:
     assert seen.shown_at["w"] == [4]
 
 
+@pytest.mark.parametrize("gpus", [1, 2])
+def test_a_server_submits_its_blit_when_the_frame_is_rendered_and_not_before(gpus: int) -> None:
+    # The request is sent at 1, with the dispatch; a second GPU is idle then, and stays so until 3.
+    seen = see(server(blit="1ms"), widget("w"), until=8, device={"count": gpus})
+    assert seen.submitted_at["x"] == [3, 7]
+    assert seen.spans["x"] == [(3, 4), (7, 8)]
+
+
+def test_a_server_that_waits_for_a_frame_does_not_hold_up_the_gpu() -> None:
+    # w's frame is rendered at 7: o runs in between though the server is more important.
+    other = {"name": "o", "priority": 3, "groups": [{"at": "1.5ms", "cost": "2ms"}] * 2}
+    rendering = widget("w", cost=2, settings={"groups": 2, "count": 1}, priority=1)
+    seen = see(server(blit="1ms"), rendering, other, until=20)
+    assert seen.spans["w"] == [(1, 3), (7, 9)]
+    assert seen.spans["o"] == [(3, 5), (5, 7)]
+    assert seen.spans["x"] == [(9, 10)]
+
+
+@pytest.mark.parametrize(("blit_ns", "groups"), [(10, 3), (1000, 7), (999_999, 4), (5, 5)])
+def test_the_groups_of_a_blit_come_to_the_blit(blit_ns: int, groups: int) -> None:
+    client = widget("w", settings={"count": 1})
+    seen, outcome = run(server(blit=f"{blit_ns}ns", groups=groups), client, until=5)
+    assert len(seen.spans["x"]) == groups
+    assert outcome.statistics.by_name()["x"].gpu_ns == blit_ns
+
+
+@pytest.mark.parametrize("order", ["fifo", "priority"])
+def test_equal_requests_are_served_in_the_order_in_which_they_came(order: str) -> None:
+    # All ask at 1, 2, 3 and 4, while the first is served from 1 to 6, in another order than that of
+    # the file.
+    asks = {"d": 3, "b": 1, "a": 4, "c": 2}
+    clients = [
+        task(name, "xclient", {"cpu": f"{at}ms", "cost": "5ms", "count": 1}, server="x")
+        for name, at in asks.items()
+    ]
+    seen = see(server(order=order), *clients, until=30)
+    assert {name: at for name, (at,) in seen.shown_at.items()} == {
+        "b": 6,
+        "c": 11,
+        "d": 16,
+        "a": 21,
+    }
+
+
 def test_a_server_serves_one_request_at_a_time() -> None:
     # a's frame is drawn from 1 to 2 and blitted in three groups, before b's because the server is
     # more important. b's is drawn from 5 to 7 and blitted from 7 to 10; a's next (6 to 10) follows.
