@@ -58,7 +58,6 @@ def test_a_program_is_changed_while_it_runs(stage: Stage) -> None:
         (("run", "--reserve", "9ms/5ms", "--", "true"), "at most the period"),
         (("run", "--policy", "ptr", "--", "true"), "prt"),
         (("run", "--shared", "pool", "--", "true"), "--reserve"),
-        (("run", "--", "no-such-program-anywhere"), "no such program"),
         (("daemon", "--split", "fast"), "duration"),
         (("daemon", "--spec", "no-such-file"), "no-such-file"),
         (("daemon",), "running there already"),

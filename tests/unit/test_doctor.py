@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -13,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from headway.live.identity import launcher
+from headway.live.identity.elf import read_elf
+from headway.live.identity.program import interpreter_of
 from headway.view import doctor
 from headway.view.doctor import Finding, checks, daemon, examine, graphics, interposer, system
-from headway.view.doctor.elf import read_elf
-from headway.view.doctor.program import interposed, interpreter_of, libraries
+from headway.view.doctor.program import interposed, libraries
 
 
 def compiled(folder: Path, name: str, source: str, *options: str) -> Path:
@@ -152,8 +154,12 @@ def test_a_folder_that_others_may_write_to(monkeypatch: pytest.MonkeyPatch, tmp_
 def test_a_socket_that_nobody_answers_at(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HEADWAY_DIR", str(tmp_path))
     assert "none runs" in daemon.daemon().found
-    (tmp_path / "control.sock").touch()
+    with socket.socket(socket.AF_UNIX) as left_behind:
+        left_behind.bind(str(tmp_path / "control.sock"))
     assert daemon.daemon().state == "warn"
+    (tmp_path / "control.sock").unlink()
+    (tmp_path / "control.sock").touch()
+    assert daemon.daemon().state == "bad"
 
 
 @pytest.mark.parametrize(("hard", "state"), [(20, "bad"), (100, "warn"), (20_000, "ok")])

@@ -16,6 +16,7 @@ import threading
 import time
 from pathlib import Path
 
+from headway.live.wire import paths
 from headway.live.wire.protocol import ENTER, LEAVE, Message, build_hello, build_message
 
 PATIENCE_S = 0.2
@@ -51,18 +52,18 @@ class _Connection(threading.local):
         path = os.environ.get("HEADWAY_SOCKET", "")
         if not path or time.monotonic() < self._retry:
             return None
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        connection = None
         try:
-            connection.settimeout(PATIENCE_S)
-            connection.connect(path)
+            connection = paths.connect(Path(path), socket.SOCK_SEQPACKET, PATIENCE_S)
             connection.send(build_hello(_program(), os.environ.get("HEADWAY_TOKEN", "")))
             welcome, fds, _, _ = socket.recv_fds(connection, 64, 2)
             for fd in fds:
                 os.close(fd)
         except OSError:
             welcome = b""
-        if not welcome:
-            connection.close()
+        if connection is None or not welcome:
+            if connection is not None:
+                connection.close()
             self._retry = time.monotonic() + RETRY_S
             return None
         self._socket, self._pid = connection, os.getpid()
@@ -91,10 +92,10 @@ def _program() -> str:
 
 
 def _look_up(name: str) -> int:
-    from headway.live.api.client import NoDaemon, Refused, ask
+    from headway.live.api.client import ask
 
     folder = Path(os.environ.get("HEADWAY_SOCKET", "")).parent
-    with contextlib.suppress(NoDaemon, Refused, ValueError):
+    with contextlib.suppress(OSError, ValueError):
         status = ask(folder, {"do": "status"}, timeout_s=PATIENCE_S)["status"]
         for entry in status["channels"]:
             task, pid = str(entry["task"]), int(entry["pid"])

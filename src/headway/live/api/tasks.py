@@ -73,7 +73,7 @@ def _ask(request: dict[str, Any], patience_s: float = PATIENCE_S) -> dict[str, A
     """The daemon's answer; None if there is none. A refusal is the caller's mistake: ValueError."""
     try:
         return client.ask(_folder(), request, timeout_s=patience_s)
-    except client.NoDaemon:
+    except OSError:
         return None
 
 
@@ -188,10 +188,9 @@ class _Channel:
             self._open(SOON_S)
 
     def _connect(self, name: str, token: str, patience_s: float) -> None:
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        where = paths.client_socket(_folder())
+        connection = paths.connect(where, socket.SOCK_SEQPACKET, patience_s)
         try:
-            connection.settimeout(patience_s)
-            connection.connect(str(paths.client_socket(_folder())))
             connection.send(build_hello(name, token))
             welcome, fds, _, _ = socket.recv_fds(connection, 64, 2)
             if not welcome or len(fds) != 2:

@@ -3,20 +3,32 @@ its exit code, signals and stdin are its own."""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
-import shutil
-import stat
+import re
+import secrets
 import sysconfig
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from headway.live.devices.mps import Mps
 from headway.live.wire import paths
 
 LIBRARY = "libheadway.so"
+TOKEN = re.compile(r"[0-9a-f]{32}")
+MOST_CPUS = 65_536
+_ENDS_A_NAME = re.compile(r"[\s:;$]")
+"""In LD_PRELOAD and OPENCL_LAYERS: blanks and colons end a name, `$` begins $LIB and $ORIGIN."""
 
 
 class LaunchError(OSError):
-    """The program cannot be started as asked; one line."""
+    """The program cannot be managed; one line."""
+
+
+# -- the interposer --------------------------------------------------------------------------------
 
 
 def library() -> Path:
@@ -28,37 +40,60 @@ def library() -> Path:
     raise LaunchError(f"{LIBRARY} is missing; run make setup, or install headway again")
 
 
-def find_program(command: str) -> str:
-    found = shutil.which(command)
-    if found is None:
-        raise LaunchError(f"{command}: no such program")
-    return found
+def preloadable(folder: Path) -> Path:
+    """The interposer under a name that can stand in LD_PRELOAD: its own, or, if that has a
+    character that would end it, a link's in a folder that is this user's alone."""
+    found = library().absolute()
+    if not _ENDS_A_NAME.search(str(found)):
+        return found
+    for place in (folder, paths.fallback()):
+        if not _ENDS_A_NAME.search(str(place)):
+            with contextlib.suppress(OSError):
+                paths.prepare(place)
+                return _link(place, found)
+    raise LaunchError(f"{found}: a path with blanks, colons or $ cannot stand in LD_PRELOAD")
 
 
-def why_not_interposed(program: str) -> str | None:
-    """Programs that ignore LD_PRELOAD: those with rights of their own, static and 32-bit ones."""
-    try:
-        info = Path(program).stat()
-        with Path(program).open("rb") as file:
-            head = file.read(65536)
-    except OSError:
-        return None
-    if info.st_mode & (stat.S_ISUID | stat.S_ISGID) and info.st_uid != os.geteuid():
-        return "it runs with another user's rights, and the loader ignores LD_PRELOAD then"
-    if _has_capabilities(program):
-        return "it has capabilities of its own, and the loader ignores LD_PRELOAD then"
-    if head.startswith(b"\x7fELF\x01"):
-        return "it is a 32-bit program, and the interposer is not"
-    if head.startswith(b"\x7fELF") and b"/ld-" not in head and b"ld-linux" not in head:
-        return "it is linked statically, so nothing can be put before it"
-    return None
+def _link(folder: Path, target: Path) -> Path:
+    """A symbolic link to the target, in a folder where nobody else can change it."""
+    digest = hashlib.sha256(os.fsencode(target)).hexdigest()[:16]
+    link = folder / f"libheadway-{digest}.so"
+    with contextlib.suppress(OSError):
+        if link.readlink() == target:
+            return link
+    new = folder / f"{link.name}.{secrets.token_hex(4)}"
+    new.symlink_to(target)
+    new.replace(link)
+    return link
 
 
-def _has_capabilities(program: str) -> bool:
-    try:
-        return bool(os.getxattr(program, "security.capability"))
-    except OSError:
-        return False
+# -- the environment -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a daemon says of a launch."""
+
+    token: str
+    software_gpu: int | None = None
+    time_namespace: int | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_answer(answer: Mapping[str, Any], folder: Path) -> Told:
+    """The answer to `run`: known keys, each of its known form. ValueError says which is not."""
+    token, device = answer.get("token"), answer.get("software_gpu")
+    if not isinstance(token, str) or not TOKEN.fullmatch(token):
+        raise ValueError("its token has another form")
+    if device is not None and not (type(device) is int and 0 <= device < MOST_CPUS):
+        raise ValueError("its software GPU is no CPU")
+    time = answer.get("time_namespace")
+    if time is not None and type(time) is not int:
+        raise ValueError("its time namespace is no number")
+    variables, known = answer.get("environment") or {}, Mps(folder).environment
+    if not isinstance(variables, dict) or any(known.get(k) != v for k, v in variables.items()):
+        raise ValueError("it sets variables that are not known, or to something else than expected")
+    return Told(token, device, time, variables)
 
 
 def device_cpu() -> int:
@@ -72,9 +107,10 @@ def environment(
     """The environment of a managed program; its own LD_PRELOAD and OpenCL layers are kept, after
     ours."""
     env = {**os.environ, **(more or {})}
+    ours = str(preloadable(folder))
     for name in ("LD_PRELOAD", "OPENCL_LAYERS"):
         own = env.get(name, "")
-        env[name] = f"{library()}:{own}" if own else str(library())
+        env[name] = f"{ours}:{own}" if own else ours
     env["HEADWAY_SOCKET"] = str(paths.client_socket(folder))
     env["HEADWAY_TOKEN"] = token
     if software_gpu is not None:

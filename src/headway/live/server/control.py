@@ -16,6 +16,7 @@ from headway.live.server import requests
 from headway.live.server.loop import READ, WRITE, describe_failure, log
 from headway.live.server.requests import Refusal, Request
 from headway.live.watch.explain import explain
+from headway.live.wire import paths
 
 if TYPE_CHECKING:
     from headway.live.server.daemon import Daemon
@@ -153,7 +154,8 @@ class Control:
             return {"ok": False, "error": " ".join(str(error).split())[:500]}
         except Exception as error:
             log(describe_failure(error))
-            return {"ok": False, "error": "the daemon could not do that; its log says why"}
+            words = "the daemon could not do that; its log says why"
+            return {"ok": False, "error": words, "failed": True}
 
     def do_run(self, request: Request, peer: Peer) -> dict[str, Any]:
         """Somebody is about to start a program with these wishes."""
@@ -165,6 +167,7 @@ class Control:
         return {
             "token": token,
             "software_gpu": self._daemon.software_gpu,
+            "time_namespace": paths.time_namespace(),
             "environment": {} if mps is None else mps.environment,
         }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import signal
@@ -13,14 +12,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from headway.engine.events import Ended, Event
-from headway.live.api.client import NoDaemon, Refused
+from headway.live.api import client
 from headway.live.watch.recording import PREFIX
-from headway.live.wire import paths
 from headway.trace.records import Decoder, RecordError, decoder
 
 A_READ = 256 * 1024
 LOOK_S = 0.2
 """How often somebody who stops without a signal is noticed."""
+ANSWER_S = 5.0
+"""How long a daemon may take to begin."""
 LAST_S = 10.0
 """How long the last records may take to come."""
 MAX_RECORD = 1024 * 1024
@@ -32,25 +32,12 @@ class StreamError(ConnectionError):
 
 def connect(folder: Path) -> socket.socket:
     """Have the daemon record to us from now on."""
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.settimeout(5.0)
+    connection = client.connect(folder)
     try:
-        connection.connect(str(paths.control_socket(folder)))
-        connection.sendall(b'{"do":"trace"}\n')
-        line = bytearray()
-        while not line.endswith(b"\n"):  # byte by byte: what follows is not text
-            byte = connection.recv(1)
-            if not byte:
-                raise NoDaemon(f"{folder}: the daemon closed the connection")
-            line += byte
-    except OSError as error:
+        client.talk(folder, connection, {"do": "trace"}, timeout_s=ANSWER_S)
+    except BaseException:
         connection.close()
-        why = error.strerror or str(error) or type(error).__name__
-        raise NoDaemon(f"no daemon answers in {folder} ({why})") from None
-    answer = json.loads(line)
-    if not answer.get("ok"):
-        connection.close()
-        raise Refused(str(answer.get("error")))
+        raise
     return connection
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 from typing import Any
 
@@ -11,7 +10,9 @@ import click
 
 from headway import __version__
 from headway.engine.reading import BadInput
-from headway.view.errors import BAD_INPUT, INTERRUPTED, UserError
+from headway.view.cli import mistakes, streams
+from headway.view.cli.groups import Group, print_help_if_bare
+from headway.view.errors import BAD_INPUT, FAILED, INTERRUPTED, UserError, say
 
 COMMANDS = {
     "check": "Check a trace against the rules.",
@@ -39,7 +40,7 @@ COMMANDS = {
 }
 
 
-class LazyGroup(click.Group):
+class LazyGroup(Group):
     """Knows its commands by name and help line, and imports one only to run it."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -65,38 +66,44 @@ class LazyGroup(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, prog_name="headway")
-def headway() -> None:
+@click.pass_context
+def headway(context: click.Context) -> None:
     """GPU time, on time.
 
     Headway orders the GPU work of several programs by priority, gives each a budget, and lets you
     simulate and check what that does.
     """
+    print_help_if_bare(context)
 
 
 def main() -> None:
     """Run the command; every foreseeable mistake is one line on stderr and an exit code."""
+    streams.complete()
     try:
         code = headway.main(standalone_mode=False)
         sys.stdout.flush()
         sys.exit(code if isinstance(code, int) else 0)
-    except click.exceptions.Abort:
-        sys.exit(INTERRUPTED)
-    except KeyboardInterrupt:
+    except (click.exceptions.Abort, KeyboardInterrupt):
         sys.exit(INTERRUPTED)
     except click.ClickException as error:
-        where = getattr(error, "ctx", None)
-        path = where.command_path if where else "headway"
-        message = " ".join(error.format_message().split())
-        click.echo(f"headway: {message} Run '{path} --help' to see what it takes.", err=True)
+        say(mistakes.describe(error))
         sys.exit(BAD_INPUT)
     except BadInput as error:
-        click.echo(str(error), err=True)
+        say(str(error))
         sys.exit(BAD_INPUT)
     except UserError as error:
-        click.echo(str(error), err=True)
+        say(str(error))
         sys.exit(error.code)
     except BrokenPipeError:  # the reader, such as `head`, has enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except OSError as error:
+        say(f"headway: {streams.describe(error)}")
+        sys.exit(FAILED)
+    finally:
+        streams.drop()

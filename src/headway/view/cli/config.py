@@ -7,13 +7,16 @@ import click
 from headway.engine.reading import BadInput
 from headway.engine.settings import describe
 from headway.engine.spec import parse_spec
+from headway.view.cli.groups import Group, print_help_if_bare
 from headway.view.errors import BAD_INPUT
 from headway.view.files import read_text
 
 
-@click.group(name="config")
-def command() -> None:
+@click.group(name="config", cls=Group, invoke_without_command=True)
+@click.pass_context
+def command(context: click.Context) -> None:
     """Check spec files."""
+    print_help_if_bare(context)
 
 
 @command.command()

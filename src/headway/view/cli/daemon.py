@@ -6,7 +6,6 @@ import contextlib
 import os
 import socket
 import subprocess
-import sys
 
 import click
 
@@ -149,16 +148,19 @@ def command(
 
 def start_writer(trace: str) -> tuple[socket.socket, subprocess.Popen[bytes]]:
     """A process that draws and writes what this one records, and outlives it to do so."""
+    from headway.live.api import isolated
+
     ours, theirs = socket.socketpair()
     with theirs:
-        command = [sys.executable, "-m", "headway", "trace", "-o", trace]
+        from_fd = ("--from-fd", str(theirs.fileno()))
         writer = subprocess.Popen(  # noqa: S603 - ourselves
-            [*command, "--from-fd", str(theirs.fileno())],
+            isolated.headway("trace", "-o", os.path.abspath(trace), *from_fd),  # noqa: PTH100
             stdin=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
             start_new_session=True,
-            env={**os.environ, "LD_PRELOAD": ""},
+            cwd="/",
+            env=isolated.environment(),
         )
     answer = ours.recv(4096).decode()
     if answer != "ready":

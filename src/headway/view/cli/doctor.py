@@ -20,7 +20,7 @@ WIDTH = 20
 """Of the names of checks."""
 
 
-@click.command(name="doctor")
+@click.command(name="doctor", context_settings={"allow_interspersed_args": False})
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @click.option("--for", "limit", metavar="T", help="End the program after this long, such as 10s.")
 @click.argument("command_line", nargs=-1, type=click.UNPROCESSED)
@@ -42,7 +42,7 @@ def command(as_json: bool, limit: str | None, command_line: tuple[str, ...]) -> 
     answer: dict[str, Any] = {}
     if not as_json:
         _print(told)
-    if command_line and "no such program" not in told["program"].found:
+    if command_line and _is_there(command_line[0]):
         from headway.view.doctor.running import findings, run
 
         if not as_json:
@@ -60,6 +60,16 @@ def command(as_json: bool, limit: str | None, command_line: tuple[str, ...]) -> 
         click.echo(json.dumps({"ok": is_fine, "checks": rows, **answer}))
     if not is_fine:
         raise SystemExit(1)
+
+
+def _is_there(program: str) -> bool:
+    from headway.live.identity.program import ProgramError, find_program
+
+    try:
+        find_program(program)
+    except ProgramError:
+        return False
+    return True
 
 
 def _seconds(limit: str | None) -> float | None:

@@ -19,16 +19,13 @@ def command(task: str, as_json: bool) -> None:
 
     TASK is a name or a pid, as headway ps shows them.
     """
-    from headway.live.api import client
-    from headway.live.wire import paths
+    from headway.view.daemons import ask
     from headway.view.explaining import sentences
 
     try:
-        tasks = client.ask(paths.runtime_folder(), {"do": "explain", "task": task})["tasks"]
-    except client.NoDaemon as error:
-        raise UserError(f"headway: {error}; headway daemon starts one", code=1) from None
-    except client.Refused as error:
-        raise UserError(f"headway explain: {error}{_unmanaged(task)}") from None
+        tasks = ask("explain", {"do": "explain", "task": task})["tasks"]
+    except UserError as error:
+        raise UserError(f"{error}{_unmanaged(task)}", code=error.code) from None
     if as_json:
         click.echo(json.dumps(tasks))
         return

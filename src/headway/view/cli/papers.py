@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headway.view.cli.groups import Group, print_help_if_bare
 from headway.view.errors import UserError
 
 if TYPE_CHECKING:
@@ -15,9 +16,11 @@ if TYPE_CHECKING:
 DOES_NOT_HOLD = 1
 
 
-@click.group(name="papers")
-def command() -> None:
+@click.group(name="papers", cls=Group, invoke_without_command=True)
+@click.pass_context
+def command(context: click.Context) -> None:
     """Run the papers' experiments and check their claims."""
+    print_help_if_bare(context)
 
 
 @command.command(name="list")

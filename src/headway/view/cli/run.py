@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
-from typing import Any
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NoReturn
 
 import click
 
 from headway.view import completing
-from headway.view.errors import UserError
+from headway.view.errors import UserError, say
 
 
-@click.command(name="run", context_settings={"ignore_unknown_options": True})
+@click.command(name="run", context_settings={"allow_interspersed_args": False})
 @click.option("--name", help="Name of the task; by default the program's.")
 @click.option(
     "--policy",
@@ -35,57 +40,105 @@ from headway.view.errors import UserError
     shell_complete=completing.programs,
 )
 def command(
-    name: str | None,
-    policy: str | None,
-    priority: str | None,
-    reserve: str | None,
-    shared: str | None,
-    period: str | None,
-    deadline: str | None,
     require: bool,
     no_daemon: bool,
     software_gpu: bool,
     quiet: bool,
     command_line: tuple[str, ...],
+    **wish: str | None,
 ) -> None:
     """Run a program with its GPU work in priority order and within a budget.
 
-    Everything after -- is the program and its arguments; it replaces this process, so its exit
-    code, signals and standard input are its own.
+    The first word that is no option, or follows --, is the program; the rest is its own. It
+    replaces this process, so its exit code, signals and standard input are its own. Without it
+    the exit code is 127 (there is no such program), 126 (it cannot be started), or 2 (an option
+    is wrong, or with --require it would run unmanaged).
     """
-    from headway.live.api import client
-    from headway.live.identity import launcher
-    from headway.live.wire import paths
+    from headway.live.identity.program import ProgramError, find_program
 
-    if shared is not None and reserve is None:
+    if wish["shared"] is not None and wish["reserve"] is None:
         raise UserError("--shared needs --reserve: expected --reserve C/T --shared POOL")
-    folder = paths.runtime_folder()
-    wish = {"name": name, "policy": policy, "priority": priority}
-    wish |= {"reserve": reserve, "shared": shared, "period": period, "deadline": deadline}
-    wish |= {"display": os.environ.get("DISPLAY"), "authority": os.environ.get("XAUTHORITY")}
-    answer: dict[str, Any] = {}
     try:
-        program = launcher.find_program(command_line[0])
-        launcher.library()
-        try:
-            answer = client.ask(folder, {"do": "run", **wish})
-        except client.NoDaemon:
-            if no_daemon:
-                raise
-            client.start(folder, *(["--software-gpu"] if software_gpu else []))
-            answer = client.ask(folder, {"do": "run", **wish})
-        problem = launcher.why_not_interposed(program)
-        if problem is not None:
-            raise launcher.LaunchError(f"{command_line[0]} cannot be managed: {problem}")
+        path = find_program(command_line[0])
+    except ProgramError as error:
+        raise UserError(f"headway run: {error}", code=error.code) from None
+    _forget_locale()
+    env: Mapping[str, str] = os.environ
+    try:
+        env = _managed(path, wish, not no_daemon, software_gpu, require, quiet)
+    except UserError:
+        raise
+    except Exception as error:  # whatever it is: the program is not to suffer from it
+        why = " ".join(str(error).split()) or type(error).__name__
+        if not isinstance(error, OSError):
+            why = f"a mistake of Headway's own, {type(error).__name__}: {why}"
+        if require:
+            raise UserError(f"headway run: {why}; with --require it does not run") from None
+        _check(wish)
+        if not quiet:
+            say(f"headway: {why}; it runs unmanaged")
+    start(path, command_line, env)
+
+
+def _forget_locale() -> None:
+    """In a C locale Python sets LC_CTYPE for those that it starts, too: not for this program."""
+    with contextlib.suppress(OSError):
+        if b"\0LC_CTYPE=" not in b"\0" + Path("/proc/self/environ").read_bytes():
+            os.environ.pop("LC_CTYPE", None)
+
+
+def _managed(
+    path: str,
+    wish: Mapping[str, str | None],
+    starts_daemon: bool,
+    software_gpu: bool,
+    require: bool,
+    quiet: bool,
+) -> dict[str, str]:
+    """The environment in which it is managed. Wrong words are the person's mistake, all others
+    reasons to run it unmanaged."""
+    from headway.live.api import client, launch
+    from headway.view.daemons import folder
+
+    try:
+        env = launch.managed(
+            folder(quiet=quiet),
+            path,
+            wish,
+            starts_daemon=starts_daemon,
+            software_gpu=software_gpu,
+            require=require,
+        )
     except client.Refused as error:
         raise UserError(f"headway run: {error}") from None
-    except (client.NoDaemon, launcher.LaunchError, paths.PathError) as error:
-        if require or isinstance(error, paths.PathError) or "no such program" in str(error):
-            raise UserError(f"headway run: {error}") from None
-        if not quiet:
-            click.echo(f"headway: {error}; it runs unmanaged", err=True)
-        os.execvp(command_line[0], list(command_line))  # noqa: S606 - that is the point
-    device = launcher.device_cpu() if software_gpu else answer.get("software_gpu")
-    more = answer.get("environment")
-    env = launcher.environment(folder, answer["token"], software_gpu=device, more=more)
-    os.execvpe(command_line[0], list(command_line), env)  # noqa: S606
+    return env | ({"HEADWAY_QUIET": "1"} if quiet else {})
+
+
+def _check(wish: Mapping[str, str | None]) -> None:
+    """Wrong words are wrong whether a daemon reads them or not."""
+    from headway.live.server import requests
+
+    try:
+        requests.wish(dict(wish), os.getuid())
+    except ValueError as error:
+        raise UserError(f"headway run: {error}") from None
+
+
+def start(path: str, command_line: tuple[str, ...], env: Mapping[str, str]) -> NoReturn:
+    """Become the program."""
+    from headway.live.identity.program import NOT_FOUND, NOT_STARTED, SHELL
+
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python itself ignores them, from its start
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        try:
+            os.execve(path, command_line, env)  # noqa: S606 - that is the point
+        except OSError as error:
+            if error.errno != errno.ENOEXEC:
+                raise
+            # A script without a first line that says what runs it: as execvp(3) has it.
+            os.execve(SHELL, (SHELL, path, *command_line[1:]), env)  # noqa: S606
+    except OSError as error:
+        code = NOT_FOUND if error.errno == errno.ENOENT else NOT_STARTED
+        line = f"headway run: {command_line[0]}: cannot be started: {error.strerror}"
+        raise UserError(line, code=code) from None

@@ -26,18 +26,10 @@ def command(
     shared: str | None,
 ) -> None:
     """Change a program while it runs. TASK is a name or a pid, as headway ps shows them."""
-    from headway.live.api import client
-    from headway.live.wire import paths
+    from headway.view.daemons import ask
 
     if not (policy or priority or reserve):
         raise UserError("headway set: expected --policy, --priority or --reserve, found none")
     request = {"do": "set", "task": task, "policy": policy, "priority": priority}
-    try:
-        answer = client.ask(
-            paths.runtime_folder(), {**request, "reserve": reserve, "shared": shared}
-        )
-    except client.NoDaemon as error:
-        raise UserError(f"headway: {error}", code=1) from None
-    except client.Refused as error:
-        raise UserError(f"headway set: {error}") from None
+    answer = ask("set", {**request, "reserve": reserve, "shared": shared})
     click.echo(f"changed: {', '.join(answer['tasks'])}")

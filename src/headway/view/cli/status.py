@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from headway.engine.units import format_ns
-from headway.view.errors import UserError
 
 
 @click.command(name="status")
@@ -55,13 +54,9 @@ def describe_display(status: dict[str, Any]) -> str:
 
 def fetch() -> dict[str, Any]:
     """What the daemon says of itself."""
-    from headway.live.api import client
-    from headway.live.wire import paths
+    from headway.view.daemons import ask
 
-    try:
-        status: dict[str, Any] = client.ask(paths.runtime_folder(), {"do": "status"})["status"]
-    except client.NoDaemon as error:
-        raise UserError(f"headway: {error}; headway daemon starts one", code=1) from None
+    status: dict[str, Any] = ask("status", {"do": "status"})["status"]
     return status
 
 

@@ -84,13 +84,13 @@ def print_tables(
 
 def show_screen(status: dict[str, object], interval_ns: int, *, only_ascii: bool) -> None:
     from headway.live.api import client
-    from headway.live.wire import paths
+    from headway.view.daemons import folder
     from headway.view.top.app import Top
     from headway.view.top.rows import Past
     from headway.view.top.text import ASCII, UNICODE
 
     app = Top(
-        functools.partial(client.ask, paths.runtime_folder(), timeout_s=PATIENCE_S),
+        functools.partial(client.ask, folder(), timeout_s=PATIENCE_S),
         interval_s=interval_ns / 1e9,
         glyphs=ASCII if only_ascii else UNICODE,
         colour="NO_COLOR" not in os.environ,

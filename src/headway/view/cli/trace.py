@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -22,7 +21,7 @@ NICE = 10
 """Whoever is recorded goes first."""
 
 
-@click.command(name="trace", context_settings={"ignore_unknown_options": True})
+@click.command(name="trace", context_settings={"allow_interspersed_args": False})
 @click.option("-o", "--output", required=True, metavar="F.pftrace", help="Where to write it.")
 @click.option("--duration", metavar="D", help="Stop after so long, such as 10s.")
 @click.option("--task", metavar="T", help="Draw the track of this task only, by name or pid.")
@@ -50,7 +49,7 @@ def command(
     """
     from headway.live.api import client
     from headway.live.watch import following
-    from headway.live.wire import paths
+    from headway.view.daemons import folder
     from headway.view.traces.writer import TraceWriter
 
     if not command_line and (software_gpu or any(wishes.values())):
@@ -64,13 +63,13 @@ def command(
                     connection = socket.socket(fileno=from_fd)
                     connection.send(b"ready")
                 else:
-                    folder = paths.runtime_folder()
-                    if command_line and not client.is_running(folder):
-                        client.start(folder, *(["--software-gpu"] if software_gpu else []))
-                    connection = following.connect(folder)
+                    place = folder()
+                    if command_line and not client.is_running(place):
+                        client.start(place, *(["--software-gpu"] if software_gpu else []))
+                    connection = following.connect(place)
                 if command_line:
                     program = _start(command_line, wishes, software_gpu)
-            except (client.NoDaemon, client.Refused, paths.PathError) as error:
+            except (OSError, client.Refused) as error:
                 writer.discard()
                 raise UserError(f"headway trace: {error}", code=1) from None
             os.nice(NICE)
@@ -117,7 +116,10 @@ def _start(
     options = [f"--{name}={value}" for name, value in wishes.items() if value is not None]
     if software_gpu:
         options.append("--software-gpu")
-    run = [sys.executable, "-m", "headway", "run", *options, "--", *command_line]
+    from headway.live.api import isolated
+
+    # In this environment, because it is the program's.
+    run = isolated.headway("run", *options, "--", *command_line)
     return subprocess.Popen(run)  # noqa: S603 - that is the point
 
 

@@ -17,6 +17,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from headway.live.api import isolated
+
 CHILD_S = 10.0
 
 
@@ -94,7 +96,8 @@ def run_child(command: Sequence[str], env: Mapping[str, str] | None = None) -> C
         stderr=subprocess.PIPE,
         text=True,
         errors="replace",
-        env={**os.environ, "LD_PRELOAD": "", **(env or {})},
+        cwd="/",
+        env={**isolated.environment(), **(env or {})},
         start_new_session=True,
     )
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 
 from headway import __version__
 from headway.view.doctor import Finding, bad, check, ok, warn
@@ -11,21 +10,22 @@ from headway.view.doctor import Finding, bad, check, ok, warn
 
 @check("runtime folder")
 def runtime_folder() -> Finding:
-    """The rules of `paths.prepare`, without making anything."""
+    """Whether it can be trusted, or could be made, without making anything."""
     from headway.live.wire import paths
 
-    folder = paths.runtime_folder()
+    folder, problem = paths.choose()
     place = folder
-    while not place.exists() and not place.is_symlink():
+    while not os.path.lexists(place):
         place = place.parent
-    info = place.lstat()
-    if place == folder:
-        if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.geteuid():
-            return bad(f"{folder} is not a folder of this user", "remove it, or set HEADWAY_DIR")
-        if info.st_mode & 0o022:
-            return bad(f"others may write in {folder}", f"chmod go-w {folder}")
+    try:
+        paths.check(place)
+    except paths.PathError as error:
+        found, _, fix = str(error).partition("; run ")
+        return bad(found, fix or "remove it, or set HEADWAY_DIR to a folder of this user alone")
     if not os.access(place, os.W_OK | os.X_OK):
         return bad(f"{folder} cannot be made: {place} is not writable", "set HEADWAY_DIR")
+    if problem:
+        return warn(f"{problem}; {folder} is used", "unset XDG_RUNTIME_DIR, or put it right")
     return ok(str(folder) if place == folder else f"{folder}, which the daemon will make")
 
 
@@ -39,8 +39,12 @@ def daemon() -> Finding:
         return ok("none runs; headway run starts one, or headway daemon")
     try:
         status = client.ask(folder, {"do": "status"})["status"]
+    except client.Silent as error:
+        return bad(f"{error}", "let it go on (kill -CONT), or end it and start it again")
     except client.NoDaemon as error:
         return warn(f"{error}", "headway daemon, or headway run, starts another in its place")
+    except paths.PathError as error:
+        return bad(f"{error}", "see the runtime folder, above")
     except client.Refused as error:
         return bad(f"it answers {error}", "headway stop, then start it again")
     who = f"process {status['pid']}, {len(status['channels'])} programs"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import sys
 
+from headway.live.api import isolated
 from headway.view.doctor import (
     Child,
     Finding,
@@ -75,4 +75,4 @@ def glx() -> Finding:
 
 
 def _probe(kind: str, **env: str) -> Child:
-    return run_child([sys.executable, "-m", "headway.view.doctor.probing", kind], env)
+    return run_child(isolated.python("-m", "headway.view.doctor.probing", kind), env)

@@ -6,8 +6,14 @@ import struct
 from functools import partial
 from pathlib import Path
 
+from headway.live.identity.elf import Elf, read_elf
+from headway.live.identity.program import (
+    ProgramError,
+    find_program,
+    interpreter_of,
+    why_not_interposed,
+)
 from headway.view.doctor import Check, Finding, bad, ok, warn
-from headway.view.doctor.elf import Elf, read_elf
 
 MANAGED = (
     "libGL.",
@@ -20,8 +26,6 @@ MANAGED = (
     "libOpenCL.",
 )
 UNMANAGED = ("libvulkan.",)
-SHEBANGS = 4
-"""Scripts whose interpreter is a script are followed so far, as the kernel does."""
 
 
 def program_checks(command: str) -> dict[str, Check]:
@@ -36,23 +40,22 @@ def interposed(command: str) -> Finding:
     from headway.live.identity import launcher
 
     try:
-        path = launcher.find_program(command)
-    except launcher.LaunchError as error:
+        path = str(interpreter_of(Path(find_program(command))))
+        problem = why_not_interposed(path, launcher.library())
+    except ProgramError as error:
         return bad(str(error), "a program that is on PATH, or its whole path")
-    path = str(interpreter_of(Path(path)))
-    problem = launcher.why_not_interposed(path)
+    except launcher.LaunchError as error:
+        return bad(str(error), "see the interposer, above")
     if problem is not None:
         return bad(f"{path} cannot be managed: {problem}", "a dynamically linked, plain program")
     return ok(f"{path} can be managed")
 
 
 def libraries(command: str) -> Finding:
-    from headway.live.identity import launcher
-
     try:
-        path = interpreter_of(Path(launcher.find_program(command)))
+        path = interpreter_of(Path(find_program(command)))
         elf = read_elf(path)
-    except launcher.LaunchError:
+    except ProgramError:
         return warn("not looked at: there is no such program", "see above")
     except (OSError, ValueError, struct.error) as error:
         return warn(f"{command} cannot be read: {error}", "see whether the file is whole")
@@ -72,34 +75,3 @@ def _judge(elf: Elf) -> Finding:
     if managed:
         return ok(", ".join(managed + unmanaged))
     return ok(f"none for a GPU among {len(elf.needed)}; what it loads later is covered too")
-
-
-def interpreter_of(path: Path) -> Path:
-    """What runs in the end: of a script, its interpreter."""
-    for _ in range(SHEBANGS):
-        try:
-            with path.open("rb") as file:
-                line = file.readline(256)
-        except OSError:
-            return path
-        if not line.startswith(b"#!"):
-            return path
-        words = line[2:].decode(errors="replace").split()
-        if not words:
-            return path
-        path = _named_by(words)
-    return path
-
-
-def _named_by(words: list[str]) -> Path:
-    """`/usr/bin/env python3` stands for python3."""
-    from headway.live.identity import launcher
-
-    if Path(words[0]).name == "env":
-        names = [w for w in words[1:] if not w.startswith("-") and "=" not in w]
-        if names:
-            try:
-                return Path(launcher.find_program(names[0]))
-            except launcher.LaunchError:
-                pass
-    return Path(words[0])

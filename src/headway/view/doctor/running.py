@@ -43,34 +43,32 @@ class Run:
 def run(command_line: Sequence[str], *, limit_s: float | None, quiet: bool) -> Run:
     """`quiet`: standard output is for the doctor alone, so the program's goes to standard error."""
     from headway.live.identity import launcher
+    from headway.live.identity.program import find_program
 
+    path = find_program(command_line[0])
     with tempfile.TemporaryDirectory(prefix="headway-doctor-") as folder:
         lookups = Path(folder, "lookups")
         lookups.with_name("lookups.calls").touch()
-        env, managed = environment(Path(folder))
+        env, managed = environment(Path(folder), path)
         env["HEADWAY_LOOKUPS"] = str(lookups)
         ended = _run(command_line, env, limit_s, sys.stderr.fileno() if quiet else None)
         return Run(ended, managed, read_survey(lookups, known_apis(launcher.library())))
 
 
-def environment(nowhere: Path) -> tuple[dict[str, str], str]:
+def environment(nowhere: Path, path: str) -> tuple[dict[str, str], str]:
     """And whether the program is managed, in words. Without a daemon it meets the same interposer,
     which finds nobody `nowhere`."""
-    from headway.live.api import client
+    from headway.live.api import client, launch
     from headway.live.identity import launcher
     from headway.live.wire import paths
 
-    folder = paths.runtime_folder()
-    where = {"display": os.environ.get("DISPLAY"), "authority": os.environ.get("XAUTHORITY")}
     try:
-        answer = client.ask(folder, {"do": "run", **where})
-    except (client.NoDaemon, client.Refused) as error:
-        env = launcher.environment(nowhere, "", software_gpu=None)
-        why = "no daemon runs" if isinstance(error, client.NoDaemon) else str(error)
-        return env, f"unmanaged ({why})"
-    device, more = answer.get("software_gpu"), answer.get("environment")
-    env = launcher.environment(folder, answer["token"], software_gpu=device, more=more)
-    return env, "managed"
+        return launch.managed(paths.runtime_folder(), path, {}, starts_daemon=False), "managed"
+    except launcher.LaunchError as error:  # it might not even start with the interposer
+        return dict(os.environ), f"unmanaged ({error})"
+    except (OSError, client.Refused) as error:
+        why = "no daemon runs" if type(error) is client.NoDaemon else str(error)
+        return launcher.environment(nowhere, "", software_gpu=None), f"unmanaged ({why})"
 
 
 # -- the process -----------------------------------------------------------------------------------

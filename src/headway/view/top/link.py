@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from headway.live.api.client import NoDaemon, Refused
+from headway.live.api.client import Refused
 
 Ask = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -73,7 +73,7 @@ class Link(threading.Thread):
     def _status(self) -> News:
         try:
             status = self._ask({"do": "status"})["status"]
-        except (NoDaemon, Refused) as error:
+        except (OSError, Refused) as error:
             return Gone(str(error))
         except (ValueError, KeyError):
             return Gone("the daemon answers in words of another version")
@@ -82,6 +82,6 @@ class Link(threading.Thread):
     def _change(self, request: dict[str, Any]) -> Answer:
         try:
             tasks = self._ask({"do": "set", **request}).get("tasks", [])
-        except (NoDaemon, ValueError) as error:
+        except (OSError, ValueError) as error:
             return Answer(str(error), done=False)
         return Answer(f"changed: {', '.join(map(str, tasks))}", done=True)

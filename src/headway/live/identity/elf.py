@@ -1,4 +1,5 @@
-"""Which libraries a program names: read from the file, because `ldd` may run what it looks at."""
+"""What a program or library says of itself in its file: its machine, its loader, the libraries it
+names. `ldd` would be shorter, and may run what it looks at."""
 
 from __future__ import annotations
 
@@ -20,6 +21,10 @@ class Elf:
     """What was found."""
 
     bits: int
+    machine: int = 0
+    """The kind of processor, as the file numbers it."""
+    loader: str = ""
+    """The dynamic loader that a program asks for."""
     is_static: bool = False
     needed: tuple[str, ...] = ()
 
@@ -39,12 +44,19 @@ def _read(data: mmap.mmap) -> Elf:
     if data[4] != 2 or data[5] != 1:
         return Elf(32 if data[4] == 1 else 64)
     values = _HEADER.unpack_from(data)
-    table, size, count = values[5], values[9], values[10]
+    machine, table, size, count = values[2], values[5], values[9], values[10]
     segments = [_SEGMENT.unpack_from(data, table + i * size) for i in range(count)]
     loads = [s for s in segments if s[0] == _LOAD]
     dynamic = next((s for s in segments if s[0] == _DYNAMIC_SEGMENT), None)
-    if dynamic is None or not any(s[0] == _INTERPRETER for s in segments):
-        return Elf(64, is_static=True)
+    loader = next((_text(data, s[2]) for s in segments if s[0] == _INTERPRETER), "")
+    if dynamic is None or not loader:
+        return Elf(64, machine, is_static=True)
+    return Elf(64, machine, loader, needed=_needed(data, dynamic, loads))
+
+
+def _needed(
+    data: mmap.mmap, dynamic: tuple[int, ...], loads: list[tuple[int, ...]]
+) -> tuple[str, ...]:
     names: list[int] = []
     strings = 0
     for place in range(dynamic[2], dynamic[2] + dynamic[5], _DYNAMIC.size)[:MAX_ENTRIES]:
@@ -55,7 +67,7 @@ def _read(data: mmap.mmap) -> Elf:
             names.append(value)
         elif tag == _STRINGS:
             strings = _place_of(value, loads)
-    return Elf(64, needed=tuple(_text(data, strings + name) for name in names))
+    return tuple(_text(data, strings + name) for name in names)
 
 
 def _place_of(address: int, loads: list[tuple[int, ...]]) -> int:
