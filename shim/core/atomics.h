@@ -7,7 +7,7 @@
  *     _release   what this thread did before it, is before it
  *     _full      both, and all accesses of this kind have one order that everybody sees. Where each of two sides writes
  *                its own word and looks at the other's then, one of them sees the other. The daemon's part of that is
- *                a store, a fence and a load. */
+ *                a store, a fence (fence.c) and a load. */
 #ifndef HEADWAY_ATOMICS_H
 #define HEADWAY_ATOMICS_H
 

@@ -92,7 +92,7 @@ void hw_lanes_show(void) {
     bool open = false;
     for (uint32_t i = 0; i < hw.used; i++)
         open |= hw.lanes[i].loose || (hw.lanes[i].open.works && !hw.lanes[i].open.gated);
-    hw_store(&hw_page()->unmarked, open);
+    hw_store_release(&hw_page()->unmarked, open); /* the marks before it are counted */
 }
 
 /* Pieces wait for the gate, so from when to when they ran is not known. But if it was open since the last booking, and

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 SHIM = Path(__file__).parents[2] / "shim"
-HOMES = {"atomics.h"}
+HOMES = {"atomics.h", "fence.c"}
 RAW = re.compile(r"__atomic_|__sync_|_Atomic|\bvolatile\b|stdatomic")
 
 

@@ -8,7 +8,6 @@ import hashlib
 import os
 import re
 import secrets
-import sysconfig
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 
 from headway.live.devices.mps import Mps
 from headway.live.wire import paths
+from headway.live.wire.libraries import installed
 
 LIBRARY = "libheadway.so"
 TOKEN = re.compile(r"[0-9a-f]{32}")
@@ -32,12 +32,11 @@ class LaunchError(OSError):
 
 
 def library() -> Path:
-    """The interposer: in `live/`, or where the build put it."""
-    places = [Path(__file__).parents[1], Path(sysconfig.get_path("platlib")) / "headway" / "live"]
-    for place in places:
-        if (place / LIBRARY).is_file():
-            return place / LIBRARY
-    raise LaunchError(f"{LIBRARY} is missing; run make setup, or install headway again")
+    """The interposer."""
+    try:
+        return installed(LIBRARY)
+    except FileNotFoundError as error:
+        raise LaunchError(str(error)) from None
 
 
 def preloadable(folder: Path) -> Path:

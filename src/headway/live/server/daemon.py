@@ -47,6 +47,7 @@ from headway.live.server.startup import DaemonError
 from headway.live.watch.recording import Recordings
 from headway.live.watch.stats import Stats
 from headway.live.wire import paths
+from headway.live.wire.fence import fence
 
 HEARTBEAT_NS = 100_000_000
 FIRST_NS = 60_000_000_000
@@ -151,6 +152,7 @@ class Daemon:
             stack.callback(self.loop.close)
             paths.prepare(self.folder)
             startup.lock(stack, self.folder)
+            fence()  # that it is there is known before a client needs it
             self.registry.tidy()
             self.room, self.control.room = startup.make_room(metrics=self._metrics is not None)
             self.registry.rights.room = self.room

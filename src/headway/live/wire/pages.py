@@ -12,9 +12,9 @@ import fcntl
 import mmap
 import os
 import struct
-import threading
 from pathlib import Path
 
+from headway.live.wire.fence import fence
 from headway.live.wire.protocol import (
     CLIENT_PAGE_SIZE,
     CLOSED_AT,
@@ -24,6 +24,7 @@ from headway.live.wire.protocol import (
     ITS_MARK,
     JOBS_AT,
     MAGIC,
+    MARKS_AT,
     MARKS_SIZE,
     NEAR_AT,
     NEARS_AT,
@@ -73,9 +74,6 @@ _libc.mmap.argtypes = (
 )
 _libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
 _MAP_FAILED = ctypes.c_void_p(-1).value
-
-_fence = threading.Lock()
-"""Taking and leaving it is a full memory barrier; Python has no plainer way to say that."""
 
 
 def _memfd(name: str) -> int:
@@ -230,8 +228,7 @@ class Pages:
         wanted = (ITS_MARK if marks else ITS_END) if on else 0
         if self._daemon and self._words.wanted.value != wanted:
             self._words.wanted.value = wanted
-            with _fence:
-                pass
+            fence()
 
     def set_lease(self, on: bool) -> None:
         """Nothing read after this is older than what is written here: the client does the same the
@@ -242,8 +239,7 @@ class Pages:
             self._lease.value = self._leases if on else 0
             if self._turns is not None:
                 self._turns.open.value = self._is_open
-            with _fence:
-                pass
+            fence()
 
     @property
     def shows_lease(self) -> bool:
@@ -273,15 +269,13 @@ class Pages:
         is newer."""
         if self._daemon and self._words.waits.value != on:
             self._words.waits.value = on
-            with _fence:
-                pass
+            fence()
 
     def set_looks(self, on: bool) -> None:
         """Somebody looks at the client's page all the time; what is read after this is newer."""
         if self._daemon:
             self._words.looks.value = on
-            with _fence:
-                pass
+            fence()
 
     # What decisions look at, without copying the page.
 
@@ -333,7 +327,11 @@ class Pages:
 
     @property
     def busy(self) -> bool:
-        return bool(self._client and self._busy.value)
+        """What is read after this is no older: a client says what it used before it says that it is
+        no longer busy."""
+        busy = bool(self._client and self._busy.value)
+        fence()
+        return busy
 
     @property
     def passed(self) -> int:
@@ -362,12 +360,14 @@ class Pages:
 
     @property
     def report(self) -> ClientPage:
-        """A copy of what the client says; zeros once the page is gone."""
-        return parse_client_page(
-            ctypes.string_at(self._client, CLIENT_PAGE_SIZE)
-            if self._client
-            else bytes(CLIENT_PAGE_SIZE)
-        )
+        """A copy of what the client says; zeros once the page is gone. Marks are read last: a
+        client counts a mark before it says that no work is without one."""
+        if not self._client:
+            return parse_client_page(bytes(CLIENT_PAGE_SIZE))
+        head = ctypes.string_at(self._client, MARKS_AT)
+        fence()
+        marks = ctypes.string_at(self._client + MARKS_AT, CLIENT_PAGE_SIZE - MARKS_AT)
+        return parse_client_page(head + marks)
 
     def is_stopped(self) -> bool:
         """Somebody has stopped the client's process, as Ctrl-Z does."""

@@ -31,6 +31,7 @@ _TURNS_AT = 584
 JOBS_AT: Final = _TURNS_AT
 _LANES = 64
 _MARKS = struct.Struct(f"<{_LANES}I")
+MARKS_AT: Final = _TURNS_AT + _TURNS.size
 _PIECES = struct.Struct("<IIQ")
 _PIECES_AT = _TURNS_AT + _TURNS.size + 2 * _MARKS.size
 GATED_AT: Final = _PIECES_AT
@@ -171,7 +172,7 @@ def parse_client_page(data: bytes) -> ClientPage:
     _, _, busy, _, *counts = _CLIENT_PAGE.unpack_from(data)
     passed, frames, used_ns, last_ns, free_groups, implicit, methods = counts
     jobs, misses, unmarked, unknown = _TURNS.unpack_from(data, _TURNS_AT)
-    marks = _TURNS_AT + _TURNS.size
+    marks = MARKS_AT
     gated, _, piece_ns = _PIECES.unpack_from(data, _PIECES_AT)
     issued, done = data[marks : marks + _MARKS.size], data[marks + _MARKS.size :]
     return ClientPage(

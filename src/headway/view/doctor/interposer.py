@@ -18,11 +18,13 @@ def interposer() -> Finding:
     """Found, whole, and let in by the loader: tried on a small program."""
     from headway.live.identity import launcher
     from headway.live.wire import paths
+    from headway.live.wire.fence import fence
 
     try:
         path = launcher.library()
         preload = launcher.preloadable(paths.runtime_folder())
-    except launcher.LaunchError as error:
+        fence()
+    except OSError as error:
         return bad(str(error), "make setup, or install headway again, in a path without blanks")
     child = run_python(_IS_LOADED, {"LD_PRELOAD": str(preload)})
     if child.code == 0 and not child.err:
