@@ -125,7 +125,7 @@ class Engine:
         task.period_ns = period_ns
         self.tasks[name] = task
         self._links[task] = Links(pix=pix, rix=rix)
-        self.queue.custom_keys |= type(task.policy).key is not Policy.key
+        self.queue.add(task.policy)
         self._refresh_rank(task, quiet=True)
         self._refresh_plain(task)
         self.tell("task_added", task)
@@ -179,7 +179,7 @@ class Engine:
         task.policy = self.policy(name)
         task.key = task.policy.key(task)
         self._refresh_plain(task)
-        self.queue.custom_keys |= type(task.policy).key is not Policy.key
+        self.queue.add(task.policy)
         if was_ready and task.waiting is not None:
             self.queue.push(task.waiting)
         self.tell("policy_set", task)
@@ -282,7 +282,7 @@ class Engine:
         times = (
             self.ledger.next_due_ns(),
             self.queue.next_wake_ns(self.now_ns),
-            self.holdoffs.next_ns(),
+            self.holdoffs.next_ns() if self._entries else None,
         )
         return min((time for time in times if time is not None), default=None)
 
@@ -373,7 +373,7 @@ class Engine:
         self.now_ns = now_ns
         group.submitted_ns = group.ready_ns = now_ns
         task.waiting = group
-        if task.plain:
+        if task.plain and self.queue.short:
             for call in self._on_submitted:
                 call(group, now_ns)
             insort(self._entries, (task.key, now_ns, task.order, group))
@@ -408,6 +408,10 @@ class Engine:
         """The ready groups in the order in which they are asked."""
         return [entry[3] for entry in self._entries]
 
+    def first_ready(self, count: int) -> list[Group]:
+        """The first of them, so many at most."""
+        return [entry[3] for entry in self._entries[:count]]
+
     def dispatch(self, now_ns: int) -> Group | None:
         """Take one decision: the group that goes online now, or None if nothing changes."""
         ready = self._entries
@@ -425,7 +429,7 @@ class Engine:
             else:
                 group = ready[0][3]
                 task = group.task
-                if task.plain and not holdoffs.used:
+                if task.plain and not holdoffs.used and self.queue.short:
                     # take and _go, written out: the way nearly every group goes
                     del ready[0]
                     task.in_ready_queue = False
@@ -446,6 +450,8 @@ class Engine:
                     self.queue.take(place)
                     self._go(group, gpu)
                     return group
+                if holdoffs.until_ns and not self.queue.custom_keys:
+                    return None  # the GPU is kept for somebody more important than all who follow
             return None
         for place, entry in enumerate(ready):
             group = entry[3]
@@ -458,11 +464,7 @@ class Engine:
 
     def _may_go(self, group: Group, gpu: Gpu) -> bool:
         idle = not gpu.online
-        if (
-            idle
-            and self.holdoffs.used
-            and self.holdoffs.keep(gpu, group, self.ready(), self.now_ns)
-        ):
+        if idle and self.holdoffs.used and self.holdoffs.keep(gpu, group, self.queue, self.now_ns):
             return False
         return group.task.policy.admits(group, gpu, self)
 

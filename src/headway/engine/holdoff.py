@@ -10,10 +10,9 @@ not heed a hold-off.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from headway.engine.model import Gpu, Group
 from headway.engine.policies import Policy
+from headway.engine.queue import ReadyQueue
 
 
 class HoldOffs:
@@ -29,7 +28,7 @@ class HoldOffs:
         """Tasks may have this policy."""
         self.used = self.used or policy.holdoff_ns > 0
 
-    def keep(self, gpu: Gpu, group: Group, ready: Iterable[Group], now_ns: int) -> bool:
+    def keep(self, gpu: Gpu, group: Group, queue: ReadyQueue, now_ns: int) -> bool:
         """Whether this idle GPU is kept for a task more important than the group's."""
         task, last = group.task, gpu.last_task
         if last is None or not last.policy.holdoff_ns or not task.policy.decides:
@@ -41,7 +40,7 @@ class HoldOffs:
         until_ns = gpu.idle_ns + last.policy.holdoff_ns
         if now_ns >= until_ns:
             return False
-        until_ns = min(until_ns, min(g.ready_ns for g in ready) + last.policy.patience_ns)
+        until_ns = min(until_ns, queue.oldest_ns() + last.policy.patience_ns)
         if now_ns >= until_ns:
             return False
         self.until_ns[gpu] = until_ns

@@ -1,14 +1,21 @@
-"""The ready queue: groups that may go as soon as their policy and a GPU allow it."""
+"""The ready queue: groups that may go as soon as their policy and a GPU allow it.
+
+What is asked of the queue costs the logarithm of its length. The order alone is kept at first; ages
+and ranks are kept beside it from when somebody asks for them, or a policy orders otherwise.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from heapq import heapify, heappop, heappush
 
 from headway.engine.model import Group, Rank, Task
 from headway.engine.policies import Policy
 
 Entry = tuple[int, int, int, Group]
 """The policy's key, submission time, the task's order, and the group."""
+SPARE = 64
+"""Ages of groups that are ready no more may outnumber the others by so many."""
 
 
 class ReadyQueue:
@@ -20,8 +27,22 @@ class ReadyQueue:
         """Groups that a busy GPU might admit: while there are none, a busy GPU asks nobody."""
         self.wakers: dict[Policy, int] = {}
         """Groups per policy that may want to be asked again at some later time."""
+        self.short = True
+        """Nothing but the order is kept: who needs no more may write to `entries` itself."""
         self.custom_keys = False
         """Whether some policy orders its tasks otherwise than by rank."""
+        self._ranks: list[Rank] | None = None
+        """Sorted, where the order does not tell."""
+        self._ages: list[tuple[int, int, Group]] | None = None
+        """A heap of when groups became ready, with a number; an entry counts only if its group
+        still is, since then."""
+        self._pushed = 0
+
+    def add(self, policy: Policy) -> None:
+        """Tasks have this policy from now on."""
+        if type(policy).key is not Policy.key and self._ranks is None:
+            self.custom_keys, self.short = True, False
+            self._ranks = sorted(entry[3].task.rank for entry in self.entries)
 
     def push(self, group: Group) -> None:
         """A group became ready."""
@@ -33,6 +54,13 @@ class ReadyQueue:
             self.wakers[policy] = self.wakers.get(policy, 0) + 1
         if not policy.needs_idle:
             self.eager += 1
+        if self._ranks is not None:
+            insort(self._ranks, task.rank)
+        if self._ages is not None:
+            self._pushed += 1
+            heappush(self._ages, (group.ready_ns, self._pushed, group))
+            if len(self._ages) > 2 * len(self.entries) + SPARE:
+                self._keep_ages()
 
     def pull(self, task: Task) -> None:
         """The task's group is no longer ready, or changes its place."""
@@ -52,14 +80,35 @@ class ReadyQueue:
                 del self.wakers[policy]
         if not policy.needs_idle:
             self.eager -= 1
+        if self._ranks is not None:
+            del self._ranks[bisect_left(self._ranks, task.rank)]
 
     def best_rank(self) -> Rank:
         """The rank of the most important ready task; ask only while there is one."""
-        if self.custom_keys:
-            return min(entry[3].task.rank for entry in self.entries)
-        return self.entries[0][3].task.rank
+        return self.entries[0][3].task.rank if self._ranks is None else self._ranks[0]
+
+    def oldest_ns(self) -> int:
+        """Since when the group has been ready that was ready first; ask only while there is one."""
+        if self._ages is None:
+            self._keep_ages()
+        ages = self._ages
+        assert ages is not None
+        while True:
+            ready_ns, _, group = ages[0]
+            task = group.task
+            if task.waiting is group and task.in_ready_queue and group.ready_ns == ready_ns:
+                return ready_ns
+            heappop(ages)
+
+    def _keep_ages(self) -> None:
+        self.short = False
+        self._ages = [(e[3].ready_ns, n, e[3]) for n, e in enumerate(self.entries)]
+        self._pushed = max(self._pushed, len(self._ages))
+        heapify(self._ages)
 
     def next_wake_ns(self, now_ns: int) -> int | None:
         """The earliest time at which a policy wants to be asked again."""
+        if not self.wakers:
+            return None
         times = [policy.wake_ns(now_ns) for policy in self.wakers]
         return min((time for time in times if time is not None), default=None)

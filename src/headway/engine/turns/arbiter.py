@@ -452,5 +452,5 @@ class Arbiter:
                 self.engine.rest(holder.task, now_ns)
 
     def _waiting(self) -> list[Client]:
-        """Those who could go now."""
-        return [self._by_task[group.task.name] for group in self.engine.ready()]
+        """Those who could go now: the first of them, if they are many."""
+        return [self._by_task[g.task.name] for g in self.engine.first_ready(ends.LOOKED_AT)]

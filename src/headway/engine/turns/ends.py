@@ -23,6 +23,8 @@ SLICE_NS = 8_000_000
 """For how long equals do not take turns from each other: changing hands costs some 0.1 ms."""
 SLICES = 3
 """Equals that all have reserves can wait for longer, up to such a part of the shortest period."""
+LOOKED_AT = 32
+"""Of those who wait no more are looked at: whoever is behind them waits for them in any case."""
 PAUSE_NS = 300_000
 """Equals that pause for less than this within their slice keep their turn."""
 LOOK_NS = 5_000_000
@@ -79,10 +81,17 @@ def _wanted_ns(engine: Engine, holder: Client, now_ns: int) -> int:
 def _slice_ns(engine: Engine, task: Task) -> int:
     """A period says how long its program can wait for its time; the less often hands change, the
     less of it is lost."""
-    equals = [group.task for group in engine.ready() if group.task.rank == task.rank]
-    reserves = [equal.reserve for equal in (task, *equals)]
-    shortest_ns = min(0 if reserve is None else reserve.period_ns for reserve in reserves)
+    shortest_ns = _period_ns(task)
+    for group in engine.first_ready(LOOKED_AT):
+        if not shortest_ns:
+            break
+        if group.task.rank == task.rank:
+            shortest_ns = min(shortest_ns, _period_ns(group.task))
     return max(SLICE_NS, shortest_ns // SLICES)
+
+
+def _period_ns(task: Task) -> int:
+    return 0 if task.reserve is None else task.reserve.period_ns
 
 
 def is_wanted(engine: Engine, holder: Client, online: Collection[Client]) -> bool:

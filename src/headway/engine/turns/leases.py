@@ -72,7 +72,7 @@ def patience_ends_ns(engine: Engine, holder: Client) -> int:
     best_rank = engine.best_ready_rank()
     if best_rank < task.rank or (best_rank == task.rank and not task.policy.passes_equals):
         return 0
-    return min(g.ready_ns for g in engine.ready()) + task.policy.patience_ns
+    return engine.queue.oldest_ns() + task.policy.patience_ns
 
 
 def keep_until_ns(engine: Engine, holder: Client, waiting: list[Client], now_ns: int) -> int:
