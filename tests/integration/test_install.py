@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,10 +35,14 @@ def everybodys_python() -> str:
 
 
 @pytest.fixture(scope="module")
-def stranger(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator["Stranger"]:  # noqa: UP037
-    folder = tmp_path_factory.mktemp("home of a stranger")
-    for parent in (folder, *folder.parents[:-2]):
-        parent.chmod(parent.stat().st_mode | 0o055)
+def stranger(wheel: Path) -> Iterator[Stranger]:
+    # Not in pytest's own folder, which pytest closes to others whenever it starts.
+    with tempfile.TemporaryDirectory(prefix="home of a stranger ") as name:
+        yield from _stranger(wheel, Path(name))
+
+
+def _stranger(wheel: Path, folder: Path) -> Iterator[Stranger]:
+    folder.chmod(0o755)
     stranger = Stranger(folder)
     shutil.copy(wheel, folder)
     home = str(folder / "a venv")
