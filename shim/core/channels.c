@@ -1,8 +1,7 @@
 /* The channels of this program: one for each GL context, and one for all that takes turns. */
 #define _GNU_SOURCE
 #include "connection.h"
-#include <errno.h>
-#include <pthread.h>
+#include "own.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +10,7 @@ static struct hw_channel *channels;
 
 /* A forked child must not speak on its parent's connections. */
 static void in_child(void) {
-    int error = errno;
+    HW_OWN;
     pthread_mutex_init(&lock, NULL);
     for (struct hw_channel *c = channels; c; c = c->next) {
         if (c->turns) hw_store(&c->page, NULL); /* what its parent wrote is its parent's, whose work may wait there */
@@ -19,7 +18,6 @@ static void in_child(void) {
         hw_forget_pages(c);
         c->retry_ns = 0;
     }
-    errno = error;
 }
 
 void hw_gate_init(void) {
@@ -27,7 +25,7 @@ void hw_gate_init(void) {
 }
 
 struct hw_channel *hw_channel_take(void *context) {
-    pthread_mutex_lock(&lock);
+    HW_HOLD(&lock);
     struct hw_channel *c = channels;
     while (c && c->context != context) c = c->next;
     if (!c) {
@@ -46,31 +44,34 @@ struct hw_channel *hw_channel_take(void *context) {
         }
     }
     if (c) c->users++;
-    pthread_mutex_unlock(&lock);
     return c;
 }
 
 void hw_channel_drop(struct hw_channel *c) {
-    pthread_mutex_lock(&lock);
+    HW_HOLD(&lock);
     if (c->users > 0 && --c->users == 0 && !c->context) hw_forget(c);
-    pthread_mutex_unlock(&lock);
+}
+
+void hw_channel_abandon(struct hw_channel *c) {
+    HW_HOLD(&lock);
+    if (c->context == (void *)pthread_self()) c->context = NULL;
+    if (c->users > 0 && --c->users == 0) hw_forget(c);
+    c->retry_ns = 0;
 }
 
 void hw_channel_end(void *context) {
-    pthread_mutex_lock(&lock);
+    HW_HOLD(&lock);
     for (struct hw_channel *c = channels; c; c = c->next)
         if (c->context == context) {
             c->context = NULL;
             if (!c->users) hw_forget(c);
         }
-    pthread_mutex_unlock(&lock);
 }
 
 /* Only pages that stay can be written by a thread that does not use the channel. */
 void hw_gate_show_unknown(uint32_t count) {
     if (!hw_gate_enabled()) return;
-    pthread_mutex_lock(&lock);
+    HW_HOLD(&lock);
     for (struct hw_channel *c = channels; c; c = c->next)
         if (c->turns && hw_page_of(c)) hw_store(&hw_page_of(c)->unknown, count);
-    pthread_mutex_unlock(&lock);
 }

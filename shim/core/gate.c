@@ -1,7 +1,7 @@
 #define _GNU_SOURCE
 #include "connection.h"
+#include "own.h"
 #include "survey.h"
-#include <errno.h>
 #include <sys/socket.h>
 #include <time.h>
 
@@ -11,6 +11,8 @@
 #define LOOK_MS 50
 /* How long a turn is waited for without sleeping: about what a wake-up takes. */
 #define SPIN_NS 40000ull
+
+_Thread_local struct hw_outside hw_outside;
 
 uint64_t hw_now(void) {
     struct timespec now;
@@ -79,15 +81,18 @@ static void read_old_grants(const struct hw_channel *c) {
     while (hw_is_ours(c) && recv(hw_load(&c->fd), &old, sizeof old, MSG_DONTWAIT) == sizeof old) {}
 }
 
-/* Asks the daemon and waits for its answer; false: it is gone or stopped, so go on without it. */
-static bool ask(struct hw_channel *c) {
-    c->seq++;
-    publish(c);
-    if (c->turns) read_old_grants(c);
-    if (!tell(c, HW_SUBMIT, false)) return false;
+static bool wait_for_message(struct hw_channel *c) {
+    hw_own_wait();
+    bool ready = hw_wait_readable(hw_load(&c->fd), LOOK_MS);
+    hw_own_waited();
+    return ready;
+}
+
+/* Whether the group may go by the daemon's word; false: that one is gone or stopped, so go on without it. */
+static bool wait_for_grant(struct hw_channel *c) {
     if (c->turns && spin(c)) return true;
     for (;;) {
-        if (!hw_wait_readable(hw_load(&c->fd), LOOK_MS)) {
+        if (!wait_for_message(c)) {
             if (!is_stale(c, hw_now())) continue;
             tell(c, HW_WITHDRAW, false);
             return false;
@@ -105,6 +110,21 @@ static bool ask(struct hw_channel *c) {
         }
         if (answer.type == HW_GRANT && answer.seq == c->seq) return true;
     }
+}
+
+static void leave(void *channel) { tell(channel, HW_WITHDRAW, false); }
+
+/* Asks the daemon and waits for its answer. A thread that is cancelled meanwhile wants it no more. */
+static bool ask(struct hw_channel *c) {
+    bool granted = false;
+    c->seq++;
+    publish(c);
+    if (c->turns) read_old_grants(c);
+    if (!tell(c, HW_SUBMIT, false)) return false;
+    pthread_cleanup_push(leave, c);
+    granted = wait_for_grant(c);
+    pthread_cleanup_pop(0);
+    return granted;
 }
 
 /* A daemon without a sign of life is stopped, or dead and another one may have come. */

@@ -68,6 +68,9 @@ bool hw_gate_enabled(void);
 /* The context's channel, made if there is none; the caller's thread uses it until it drops it. */
 struct hw_channel *hw_channel_take(void *context);
 void hw_channel_drop(struct hw_channel *channel);
+/* The thread that used it ends, and nothing else may have told of that. If the context lives on, and is made current
+ * by another thread, it is connected again. */
+void hw_channel_abandon(struct hw_channel *channel);
 /* The context is destroyed: its channel ends when no thread uses it. */
 void hw_channel_end(void *context);
 

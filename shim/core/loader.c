@@ -3,9 +3,9 @@
 #define _GNU_SOURCE
 #include "loader.h"
 #include "gate.h"
+#include "own.h"
 #include "survey.h"
 #include <dlfcn.h>
-#include <errno.h>
 #include <link.h>
 #include <string.h>
 
@@ -51,7 +51,7 @@ void *hw_resolve(const char *name, void *own, void *caller) {
                                       "libcuda.so.1", "libOpenCL.so.1"};
     if (!real_dlsym) hw_find_loader();
     if (!real_dlsym || !real_dlopen) return NULL;
-    int error = errno;
+    HW_OWN;
     void *found = real_dlsym(RTLD_NEXT, name);
     if (!found || found == own) found = from_caller(name, caller);
     for (size_t i = 0; i < sizeof libraries / sizeof *libraries && (!found || found == own); i++) {
@@ -63,18 +63,16 @@ void *hw_resolve(const char *name, void *own, void *caller) {
     if (found == own) found = NULL;
     keep(found);
     dlerror();
-    errno = error;
     return found;
 }
 
 void *hw_find_in(const char *library, const char *name) {
     if (!real_dlsym) hw_find_loader();
-    int error = errno;
+    HW_OWN;
     void *handle = real_dlsym && real_dlopen ? real_dlopen(library, RTLD_LAZY | RTLD_NOLOAD) : NULL;
     void *found = handle ? keep(real_dlsym(handle, name)) : NULL;
     if (handle) dlclose(handle);
     dlerror();
-    errno = error;
     return found;
 }
 

@@ -2,11 +2,10 @@
 #include "survey.h"
 #include "gate.h"
 #include "loader.h"
-#include <errno.h>
+#include "own.h"
 #include <fcntl.h>
 #include <limits.h>
 #include <link.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,13 +80,12 @@ static hw_u64 *row_for(const char *name) {
 static void *counted(const char *name, void *found) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     void *given = found;
-    pthread_mutex_lock(&lock);
+    HW_HOLD(&lock);
     for (size_t i = 0; i < STUBS && given == found; i++) {
         if (!hw_stubs[i].target && (hw_stubs[i].calls = row_for(name))) hw_stubs[i].target = found;
         if (!hw_stubs[i].target) break;
         if (hw_stubs[i].target == found) given = (void *)(hw_stub_code + i * STUB_SIZE);
     }
-    pthread_mutex_unlock(&lock);
     return given;
 }
 
@@ -114,7 +112,7 @@ static bool is_new(const char *kind, const char *way, const char *name) {
 /* The file is opened for each line: a program may close descriptors that it does not know. */
 static void tell(const char *kind, const char *way, const char *name, const char *more) {
     char line[512];
-    int error = errno;
+    HW_OWN;
     if (!*path || !is_new(kind, way, name)) return;
     int length = snprintf(line, sizeof line, "%d %s %s %s%s\n", (int)getpid(), kind, way, name, more);
     int file = length > 0 && length < (int)sizeof line ? open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600) : -1;
@@ -123,7 +121,6 @@ static void tell(const char *kind, const char *way, const char *name, const char
         (void)ignored;
         close(file);
     }
-    errno = error;
 }
 
 void hw_survey_hooked(const char *name, const char *way) { tell("hooked", way, name, ""); }

@@ -4,9 +4,9 @@
 #define _GNU_SOURCE
 #include "gate.h"
 #include "loader.h"
+#include "own.h"
 #include "survey.h"
 #include "turn.h"
-#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -421,6 +421,7 @@ static void count_capture(bool was, bool is) {
 #define CAPTURE_ONE(name, per_thread, params, args) \
     CUresult name params { \
         if (!READY(name)) return NOT_FOUND; \
+        HW_OWN; \
         void *lane = lane_of(stream, per_thread); \
         bool was = is_captured(lane); \
         CUresult result = hook_##name.real args; \

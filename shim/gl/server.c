@@ -4,8 +4,7 @@
  * that nobody showed us is not waited for. */
 #include "server.h"
 #include "loader.h"
-#include <errno.h>
-#include <pthread.h>
+#include "own.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -43,29 +42,26 @@ static int find(const void *x) {
 
 void hw_display_opened(void *x, void *opener) {
     if (!x) return;
-    pthread_mutex_lock(&lock);
+    HW_HOLD(&lock);
     xlib = opener;
     int place = find(x) < 0 ? find(NULL) : -1;
     if (place >= 0) opened[place] = x;
-    pthread_mutex_unlock(&lock);
 }
 
 void hw_display_closed(void *x) {
-    pthread_mutex_lock(&lock);
+    HW_HOLD(&lock);
     int place = x ? find(x) : -1;
     if (place >= 0) opened[place] = NULL;
-    pthread_mutex_unlock(&lock);
 }
 
 void hw_display_made(void *egl, void *x) {
-    pthread_mutex_lock(&lock);
+    HW_HOLD(&lock);
     int place = 0;
     while (place < DISPLAYS && made[place].egl && made[place].egl != egl) place++;
     if (egl && place < DISPLAYS) {
         made[place].egl = egl;
         made[place].x = x;
     }
-    pthread_mutex_unlock(&lock);
 }
 
 static void look_up_calls(void) {
@@ -77,20 +73,23 @@ static void look_up_calls(void) {
     calls.sync = (int (*)(void *, int))hw_resolve("XSync", NULL, xlib);
 }
 
+static bool is_known(void **display) {
+    HW_HOLD(&lock);
+    for (int i = 0; i < DISPLAYS; i++)
+        if (made[i].egl == *display) *display = made[i].x;
+    bool known = *display && find(*display) >= 0;
+    if (known && !calls.looked) look_up_calls();
+    return known;
+}
+
 /* By XCB where the program has it, as its driver does: then it matters neither on which thread this
  * is, nor whether the server has died, which Xlib would end the program for. */
 void hw_round_trip(void *display) {
-    int error = errno;
-    pthread_mutex_lock(&lock);
-    for (int i = 0; i < DISPLAYS; i++)
-        if (made[i].egl == display) display = made[i].x;
-    bool known = display && find(display) >= 0;
-    if (known && !calls.looked) look_up_calls();
-    pthread_mutex_unlock(&lock);
+    HW_OWN;
+    bool known = is_known(&display);
     if (known && calls.connection && calls.ask && calls.answer) {
         void *connection = calls.connection(display);
         free(calls.answer(connection, calls.ask(connection), NULL));
     } else if (known && calls.sync)
         calls.sync(display, 0);
-    errno = error;
 }

@@ -6,10 +6,9 @@
 #include "device.h"
 #include "gate.h"
 #include "loader.h"
+#include "own.h"
 #include "server.h"
 #include "survey.h"
-#include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -41,6 +40,7 @@ enum { CLASS_PIXELS, CLASS_VERTICES };
 
 static _Thread_local struct hw_channel *current;
 static _Thread_local int inside; /* a driver that calls back through us is not the program */
+static pthread_key_t ends;        /* of threads that use a channel */
 
 static uint64_t hw_area(int width, int height) {
     return (uint64_t)(width < 0 ? -(int64_t)width : width) *
@@ -99,9 +99,25 @@ static uint64_t hw_list_units(GLuint list) {
     return current ? current->list_units[list % HW_LISTS] + 1 : 1;
 }
 
+/* The thread ends with its context current, and perhaps in the middle of a call of the driver: that is not to be asked
+ * for anything any more. */
+static void thread_ended(void *unused) {
+    HW_OWN;
+    struct hw_channel *c = current;
+    (void)unused;
+    current = NULL;
+    inside = 0;
+    if (c) hw_channel_abandon(c);
+}
+
+static void use(struct hw_channel *c) {
+    current = c;
+    pthread_setspecific(ends, c);
+}
+
 static struct hw_channel *channel(void) {
     if (!hw_gate_enabled() || inside) return NULL;
-    if (!current) current = hw_channel_take((void *)pthread_self()); /* a context we did not see */
+    if (!current) use(hw_channel_take((void *)pthread_self())); /* a context we did not see */
     return current;
 }
 
@@ -235,13 +251,11 @@ static void hold_fence(struct hw_channel *c) {
 
 /* All but the last: its context may be destroyed, and others of its share group live. */
 static void let_go_of_fences(struct hw_channel *c) {
-    int error = errno;
     for (uint32_t i = 0; i < HW_HELD; i++) {
         if (i == (c->holds - 1) % HW_HELD) continue;
         delete_fence(c->held[i]);
         c->held[i] = NULL;
     }
-    errno = error;
 }
 
 static void wait_fence(GLsync fence) {
@@ -291,7 +305,7 @@ static void mark_pending(struct hw_channel *c, uint64_t cost_ns, uint64_t bound)
 static struct hw_channel *before(void) {
     struct hw_channel *c = channel();
     if (!c || !c->works || c->drawing) return NULL;
-    int error = errno;
+    HW_OWN;
     inside++;
     uint64_t bound = split_bound(c);
     if (hw_gate_owes(c)) {
@@ -301,13 +315,12 @@ static struct hw_channel *before(void) {
         wait_pending(c); /* or whoever wants the GPU next would wait for the whole backlog */
     }
     hw_gate_enter(c);
-    errno = error;
     return c;
 }
 
 static void after(struct hw_channel *c, bool frame, bool done) {
     if (!c) return;
-    int error = errno;
+    HW_OWN;
     hold_fence(c);
     if (!done && (hw_gate_must_wait(c) || (c->leased && is_sample(c)))) {
         wait_done(c);
@@ -319,23 +332,21 @@ static void after(struct hw_channel *c, bool frame, bool done) {
     if (done) learn(c, c->finish_ns - c->start_ns);
     c->works = 0;
     inside--;
-    errno = error;
 }
 
 /* What went under a lease is waited for, and no longer keeps the GPU from others. */
 static void settle_lease(struct hw_channel *c) {
     if (!hw_is_busy(c)) return;
-    int error = errno;
     inside++;
     wait_done(c);
     hw_gate_settle(c);
     inside--;
-    errno = error;
 }
 
 static void split(struct hw_channel *c) {
     uint64_t bound = split_bound(c);
     if (!bound || c->drawing || predicted_ns(c) < bound) return;
+    HW_OWN;
     c = before();
     if (c && FOUND(glFlush)) real_glFlush();
     after(c, false, false);
@@ -345,6 +356,7 @@ static void split(struct hw_channel *c) {
 static void leaving(void *context) {
     struct hw_channel *old = current;
     if (!old || inside) return;
+    HW_OWN;
     struct hw_channel *c = before();
     if (c && FOUND(glFlush)) real_glFlush();
     after(c, false, false);
@@ -387,22 +399,20 @@ static void get_to_know(struct hw_channel *c) {
 }
 
 static void bound(void *context) {
-    int error = errno;
+    HW_OWN;
     if (context) hw_device_bound(context);
     if (hw_gate_enabled() && !inside) {
         struct hw_channel *old = current;
-        current = context ? hw_channel_take(context) : NULL;
+        use(context ? hw_channel_take(context) : NULL);
         if (old) hw_channel_drop(old);
         if (current && !current->known) get_to_know(current);
     }
-    errno = error;
 }
 
 static void ended(void *context) {
-    int error = errno;
+    HW_OWN;
     if (context) hw_device_ended(context);
     if (context && hw_gate_enabled()) hw_channel_end(context);
-    errno = error;
 }
 
 static void show_frame(void) {
@@ -451,7 +461,7 @@ static void ask_server(struct going *going, void *display) {
     if (!going->server) return;
     going->asking = c;
     going->display = display;
-    int error = errno;
+    HW_OWN;
     if (going->server & HW_YIELD) {
         if (going->channel) {
             if (FOUND(glFlush)) real_glFlush();
@@ -462,21 +472,19 @@ static void ask_server(struct going *going, void *display) {
             settle_lease(c);
     }
     if (going->server & HW_TELL) hw_gate_tell_server(c, true);
-    errno = error;
 }
 
 static void hear_server(struct going *going) {
-    int error = errno;
     if (going->server & HW_AWAIT) {
         hw_round_trip(going->display);
         if (going->channel) wait_done(going->channel); /* the frame is there: this takes no time */
         going->done = true;
     }
     if (going->server & HW_TELL) hw_gate_tell_server(going->asking, false);
-    errno = error;
 }
 
 static void arrive(struct going *going) {
+    HW_OWN;
     if (going->channel && going->flush && FOUND(glFlush)) real_glFlush();
     if (going->server) hear_server(going);
     after(going->channel, going->frame, going->done);
@@ -558,6 +566,7 @@ const struct hw_hook hw_hooks[] = {
 const size_t hw_hook_count = sizeof hw_hooks / sizeof *hw_hooks;
 
 __attribute__((constructor)) static void begin(void) {
+    pthread_key_create(&ends, thread_ended);
     hw_find_loader();
     hw_gate_init();
     hw_survey_begin();

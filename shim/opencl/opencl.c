@@ -13,9 +13,9 @@
 #pragma GCC visibility pop
 #include "device.h"
 #include "gate.h"
+#include "own.h"
 #include "survey.h"
 #include "turn.h"
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -83,31 +83,28 @@ static void set_last(struct queue *q, cl_event event) {
 
 /* Something went onto the queue. `covers`: its event comes after all before it. */
 static void note(cl_command_queue key, const cl_event *event, bool covers) {
-    pthread_mutex_lock(&lock);
+    HW_HOLD(&lock);
     struct queue *q = learn(key);
     if (q) {
         cl_event last = event && (covers || q->in_order) ? *event : NULL;
         if (last && tools.clRetainEvent(last) != CL_SUCCESS) last = NULL;
         set_last(q, last);
     }
-    pthread_mutex_unlock(&lock);
 }
 
 static bool is_in_order(cl_command_queue key) {
-    pthread_mutex_lock(&lock);
+    HW_HOLD(&lock);
     const struct queue *q = find(key);
     bool in_order = q && q->in_order;
-    pthread_mutex_unlock(&lock);
     return in_order;
 }
 
 /* The queue on which nothing came after this event. */
 static cl_command_queue ended_by(cl_event event) {
     cl_command_queue key = NULL;
-    pthread_mutex_lock(&lock);
+    HW_HOLD(&lock);
     for (size_t i = 0; i < HW_LANES && event && !key; i++)
         if (queues[i].queue && queues[i].last == event) key = queues[i].queue;
-    pthread_mutex_unlock(&lock);
     return key;
 }
 
@@ -163,20 +160,17 @@ static bool comes_at_once(cl_event marker) {
 }
 
 static bool lane_done(void *lane) {
-    pthread_mutex_lock(&lock);
+    HW_HOLD(&lock);
     struct queue *q = find(lane);
     bool done = !q || (q->last && event_done(q->last));
     if (q && !q->last) done = comes_at_once(q->last = put_marker(lane));
-    pthread_mutex_unlock(&lock);
     return done;
 }
 
 /* A queue that has never taken work may be none. */
 static bool may_mark(void *lane) {
-    pthread_mutex_lock(&lock);
-    bool known = find(lane);
-    pthread_mutex_unlock(&lock);
-    return known && tools.clFlush && tools.clGetEventInfo && tools.clRetainEvent && tools.clReleaseEvent;
+    HW_HOLD(&lock);
+    return find(lane) && tools.clFlush && tools.clGetEventInfo && tools.clRetainEvent && tools.clReleaseEvent;
 }
 
 static bool held_back(void) { return hw_load(&held) > 0; }
@@ -208,6 +202,7 @@ static uint64_t volume(const size_t *region) {
 static bool is_ours_to_see(cl_command_queue queue) { return queue && !within && hw_gate_enabled() && !hw_turn_inside(); }
 
 static void went(cl_command_queue queue, const cl_event *event, bool blocking, uint64_t hash, enum hw_pass pass) {
+    HW_OWN;
     note(queue, event, false);
     hw_turn_passed(&api, queue, hash, pass);
     if (!blocking) return;
@@ -216,6 +211,7 @@ static void went(cl_command_queue queue, const cl_event *event, bool blocking, u
 }
 
 static void waited_for(cl_uint count, const cl_event *events) {
+    HW_OWN;
     bool all = false;
     for (cl_uint i = 0; events && i < count; i++) {
         cl_command_queue queue = ended_by(events[i]);
@@ -231,20 +227,20 @@ static bool is_over(cl_event_info what, size_t size, const void *value) {
            *(const cl_int *)value <= CL_COMPLETE;
 }
 
-static void count_users(cl_command_queue key, int change) {
-    bool last = false;
-    pthread_mutex_lock(&lock);
+static bool is_last(cl_command_queue key, int change) {
+    HW_HOLD(&lock);
     struct queue *q = key ? find(key) : NULL;
-    if (q) last = (q->users += change) <= 0;
-    pthread_mutex_unlock(&lock);
-    if (!last) return;
+    return q && (q->users += change) <= 0;
+}
+
+static void count_users(cl_command_queue key, int change) {
+    if (!is_last(key, change)) return;
     hw_turn_end_lane(key, false);
-    pthread_mutex_lock(&lock);
-    if ((q = find(key))) {
-        set_last(q, NULL);
-        q->queue = NULL;
-    }
-    pthread_mutex_unlock(&lock);
+    HW_HOLD(&lock);
+    struct queue *q = find(key);
+    if (!q) return;
+    set_last(q, NULL);
+    q->queue = NULL;
 }
 
 /* ---- wrappers, generated from opencl.def -------------------------------------------------------------- */

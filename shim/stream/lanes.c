@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "lanes.h"
+#include "own.h"
 #include <time.h>
 
 /* Two looks at the marks so close that a mark seen by the second was written just then. */
@@ -325,16 +326,28 @@ void hw_lanes_look_for_broken(uint64_t now) {
     hw_lanes_book(now, false);
 }
 
+static void cancelled(void *unused) {
+    (void)unused;
+    hw_here.inside = 0;
+}
+
 void hw_turn_nap(long ns) {
     hw_unlock();
+    pthread_cleanup_push(cancelled, NULL);
+    hw_own_wait();
     nanosleep(&(struct timespec){.tv_nsec = ns}, NULL);
+    hw_own_waited();
+    pthread_cleanup_pop(0);
     hw_lock();
 }
 
 void hw_turn_breathe(uint64_t since, uint64_t now) {
     if (now - since > BROKEN_NS) hw_lanes_look_for_broken(now);
+    if (now - since > SPIN_NS) {
+        hw_turn_nap(50000);
+        return;
+    }
     hw_unlock();
-    if (now - since > SPIN_NS) nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
     hw_lock();
 }
 

@@ -1,7 +1,7 @@
 #define _GNU_SOURCE
 #include "lanes.h"
+#include "own.h"
 #include "watchdog.h"
-#include <errno.h>
 
 /* A window is marked in so many pieces, so that room in it is seen in time. */
 #define PIECES 4
@@ -14,11 +14,27 @@ struct hw_fast hw_fast HW_NEAR(128); /* two lines that are fetched together */
 static bool told; /* a turn was begun with the asking for it */
 static int jobs;  /* the program says itself when its job is over */
 static uint64_t job_ns, job_deadline_ns;
-static _Thread_local int inside;
-static _Thread_local uint64_t called_ns; /* when this thread's work passed */
-static _Thread_local struct lane *on_its_way; /* where it goes, if it goes in a piece */
+_Thread_local struct hw_here hw_here;
+static pthread_key_t ends; /* of threads, */
+static bool hears;         /* if they are heard of */
 
-bool hw_turn_inside(void) { return inside; }
+bool hw_turn_inside(void) { return hw_here.inside; }
+
+/* In code of ours, with the lock. */
+static struct hw_own begin(void) {
+    struct hw_own own = hw_own_begin();
+    hw_here.inside++;
+    hw_lock();
+    return own;
+}
+
+static void end(const struct hw_own *own) {
+    hw_unlock();
+    hw_here.inside--;
+    hw_own_end(own);
+}
+
+#define LOCKED __attribute__((cleanup(end), unused)) struct hw_own own = begin()
 
 /* ---- turns -------------------------------------------------------------------------------------- */
 
@@ -85,6 +101,28 @@ void hw_turn_ask_again(void) {
     hw_gate_announce(hw_channel());
 }
 
+/* A thread that asked was cancelled. */
+static void cancelled(void *unused) {
+    (void)unused;
+    hw_here.inside = 0;
+    hw_lock();
+    hw.asking = false;
+    hw_unlock();
+}
+
+/* With the lock held but while it waits. */
+static bool ask(void) {
+    bool granted = false;
+    hw.asking = true;
+    hw_unlock();
+    pthread_cleanup_push(cancelled, NULL);
+    granted = hw_gate_ask(hw_channel());
+    pthread_cleanup_pop(0);
+    hw_lock();
+    hw.asking = false;
+    return granted;
+}
+
 /* Waits for the turn, with the lock held but while it waits. */
 static bool begin_turn(void) {
     for (;;) {
@@ -104,12 +142,7 @@ static bool begin_turn(void) {
             hw_store_full(&hw_page()->busy, 1);
             return told = hw_gate_announce(hw_channel());
         }
-        hw.asking = true;
-        hw_unlock();
-        bool granted = hw_gate_ask(hw_channel());
-        hw_lock();
-        hw.asking = false;
-        if (!granted) return false;
+        if (!ask()) return false;
     }
 }
 
@@ -130,6 +163,20 @@ static void wait_for_room(uint64_t cost, uint64_t window) {
     }
 }
 
+/* The thread ends, perhaps in the middle of a call of the driver. */
+static void ended(void *unused) {
+    (void)unused;
+    hw_here.inside = 0;
+    hw_here.known = false;
+    hw_turn_arrived();
+    if (hw_here.joining) hw_turn_joined();
+    if (hw_here.waiting) hw_turn_waiting(-hw_here.waiting);
+}
+
+__attribute__((constructor)) static void hear_of_ends(void) { hears = !pthread_key_create(&ends, ended); }
+
+static void get_to_know_thread(void) { hw_here.known = hears && !pthread_setspecific(ends, &hw_here); }
+
 static void make_channel(void) {
     static char key;
     struct hw_channel *made = hw_channel_take(&key);
@@ -140,7 +187,7 @@ static void make_channel(void) {
 
 static void in_child(void) {
     pthread_mutex_init(&hw.lock, NULL);
-    on_its_way = NULL;
+    hw_here.on_its_way = NULL;
     hw_lanes_forget();
     hw_watchdog_gone();
     hw.asking = told = false;
@@ -152,6 +199,7 @@ static enum hw_pass pass_slowly(const struct hw_lane_api *api, void *key, uint64
     if (!hw_channel()) make_channel();
     if (!hw_channel()) return pass;
     if (!forks) forks = !pthread_atfork(NULL, NULL, in_child);
+    if (!hw_here.known) get_to_know_thread();
     enum hw_pass piece = hw_piece_pass(api, key, signature);
     pass = piece;
     for (bool again = false; piece == HW_FREE && begin_turn(); again = true) {
@@ -178,23 +226,18 @@ static enum hw_pass pass_slowly(const struct hw_lane_api *api, void *key, uint64
     if (!hw.turn_ns) hw.turn_ns = hw_now();
     if (lane && pass >= HW_GATED) {
         hw_add(&lane->passing, 1);
-        on_its_way = lane;
+        hw_here.on_its_way = lane;
     }
     return pass;
 }
 
 enum hw_pass hw_turn_pass(const struct hw_lane_api *api, void *key, uint64_t signature) {
-    if (inside || !hw_gate_enabled()) return HW_FREE;
+    if (hw_here.inside || !hw_gate_enabled()) return HW_FREE;
     if (hw_turn_is_fast(key)) return HW_FAST;
-    int error = errno;
-    inside++;
-    hw_lock();
+    LOCKED;
     enum hw_pass pass = pass_slowly(api, key, signature);
     if (hw_channel() && hw_page() && pass < HW_GATED) hw_store(&hw_page()->unmarked, 1);
-    hw_unlock();
-    inside--;
-    errno = error;
-    if (pass == HW_WATCHED) called_ns = hw_now();
+    if (pass == HW_WATCHED) hw_here.called_ns = hw_now();
     return pass;
 }
 
@@ -205,7 +248,7 @@ static void watch_passed(struct lane *lane, uint64_t signature) {
     uint64_t cost = hw_cost_of(c, window);
     if (b->gated) return;
     if (!b->works) b->issued_ns = now;
-    b->doubtful |= now - called_ns > CALL_NS;
+    b->doubtful |= now - hw_here.called_ns > CALL_NS;
     hw_cost_add(&b->sum, c, cost);
     b->works++;
     hw.flight_ns += cost;
@@ -214,21 +257,16 @@ static void watch_passed(struct lane *lane, uint64_t signature) {
 }
 
 void hw_turn_arrived(void) {
-    if (on_its_way) hw_add_release(&on_its_way->passing, -1);
-    on_its_way = NULL;
+    if (hw_here.on_its_way) hw_add_release(&hw_here.on_its_way->passing, -1);
+    hw_here.on_its_way = NULL;
 }
 
 void hw_turn_passed(const struct hw_lane_api *api, void *key, uint64_t signature, enum hw_pass pass) {
     if (pass != HW_WATCHED && pass != HW_ENDING) return;
-    int error = errno;
-    inside++;
-    hw_lock();
+    LOCKED;
     struct lane *lane = hw_page() && hw_daemon() ? hw_lane_of(api, key) : NULL;
     if (lane && pass == HW_ENDING) hw_piece_end(lane);
     else if (lane) watch_passed(lane, signature);
-    hw_unlock();
-    inside--;
-    errno = error;
 }
 
 /* All work was waited for: the job is over, and with it the turn. */
@@ -256,10 +294,8 @@ static void rest(uint64_t now) {
 enum extent { NAMED, EVERY, GONE };
 
 static void settle(void *key, enum extent extent) {
-    if (!hw_channel() || inside) return;
-    int error = errno;
-    inside++;
-    hw_lock();
+    if (!hw_channel() || hw_here.inside) return;
+    LOCKED;
     uint64_t now = hw_now();
     bool dirty = false, was = false;
     for (uint32_t i = 0; i < hw.used; i++) {
@@ -278,9 +314,6 @@ static void settle(void *key, enum extent extent) {
     hw_store(&hw_fast.lane, NULL);
     if (was && !dirty && !jobs && !job_ns) rest(now);
     else if (hw_page()) hw_lanes_show();
-    hw_unlock();
-    inside--;
-    errno = error;
 }
 
 void hw_turn_synced(void *lane, bool all) { settle(lane, all ? EVERY : NAMED); }
@@ -309,30 +342,22 @@ static void mark_end(void) {
 void hw_turn_waiting(int change) {
     static hw_int threads;
     const struct hw_daemon_page *daemon = hw_channel() ? hw_daemon() : NULL;
-    if (change > 0 && !inside && daemon && hw_load(&daemon->wanted) == HW_ITS_MARK) {
-        int error = errno;
-        inside++;
-        hw_lock();
+    if (change > 0 && !hw_here.inside && daemon && hw_load(&daemon->wanted) == HW_ITS_MARK) {
+        LOCKED;
         mark_end();
-        hw_unlock();
-        inside--;
-        errno = error;
     }
+    if (!hw_here.known && hw_channel()) get_to_know_thread();
+    hw_here.waiting += change;
     int now = hw_add(&threads, change);
     struct hw_client_page *page = hw_channel() ? hw_page() : NULL;
-    if (page && !inside) hw_store(&page->waiting, (uint32_t)now);
+    if (page && !hw_here.inside) hw_store(&page->waiting, (uint32_t)now);
 }
 
-static void end_pieces(void *key, void (*end)(struct lane *)) {
-    if (!hw_channel() || inside || !hw_page() || !hw_load(&hw_page()->gated)) return;
-    int error = errno;
-    inside++;
-    hw_lock();
+static void end_pieces(void *key, void (*end_piece)(struct lane *)) {
+    if (!hw_channel() || hw_here.inside || !hw_page() || !hw_load(&hw_page()->gated)) return;
+    LOCKED;
     for (uint32_t i = 0; i < hw.used; i++)
-        if (hw.lanes[i].key && (key == ALL || hw.lanes[i].key == key)) end(&hw.lanes[i]);
-    hw_unlock();
-    inside--;
-    errno = error;
+        if (hw.lanes[i].key && (key == ALL || hw.lanes[i].key == key)) end_piece(&hw.lanes[i]);
 }
 
 void hw_turn_waits(void *key, bool all) { end_pieces(all ? ALL : key, hw_piece_end_before_wait); }
@@ -344,18 +369,16 @@ void hw_turn_look(void) {
     /* Only who waits for this turn, or a deadline, makes it worth looking. */
     if (daemon && (hw_load(&daemon->wanted) || hw_load(&daemon->deadline_ns) || !hw_load(&daemon->lease)))
         settle(ALL, NAMED);
-    if (!daemon || inside || !hw_load(&hw_fast.unsaid)) return;
-    hw_lock();
+    if (!daemon || hw_here.inside || !hw_load(&hw_fast.unsaid)) return;
+    LOCKED;
     hw_turn_say_passed();
-    hw_unlock();
 }
 
 void hw_turn_failed(void) { settle(ALL, NAMED); }
 
 /* Nobody can ask the stream any more: a mark behind its last work will tell. */
 static void part_with(void *key) {
-    hw_lock();
-    inside++;
+    LOCKED;
     hw_lanes_reap(hw_now());
     for (uint32_t i = 0; i < hw.used; i++) {
         struct lane *lane = &hw.lanes[i];
@@ -367,20 +390,15 @@ static void part_with(void *key) {
         lane->key = lane->gone ? &lane->open : NULL; /* what no new stream is called */
     }
     hw_lanes_book(hw_now(), false);
-    inside--;
-    hw_unlock();
 }
 
 void hw_turn_end_lane(void *key, bool all) {
-    if (!hw_channel() || inside) return;
-    int error = errno;
+    if (!hw_channel() || hw_here.inside) return;
     if (!all) part_with(key);
     settle(ALL, all ? GONE : NAMED);
-    hw_lock();
+    LOCKED;
     for (uint32_t i = 0; all && i < hw.used; i++) hw.lanes[i].key = NULL;
     if (all && hw_page()) hw_store(&hw_page()->open, 1); /* nothing may wait for its turn while its context goes */
-    hw_unlock();
-    errno = error;
 }
 
 /* ---- what a program may say itself --------------------------------------------------------------------- */
@@ -391,24 +409,24 @@ EXPORT void headway_job_end(void);
 
 /* Until the job ends, waiting for the GPU does not end the turn. Jobs may stand in jobs: the outermost counts. */
 void headway_job_begin(uint64_t deadline_ns) {
-    hw_lock();
+    LOCKED;
     if (!jobs++) {
         job_ns = hw_now();
         job_deadline_ns = deadline_ns;
     }
-    hw_unlock();
+}
+
+static bool is_over(void) {
+    LOCKED;
+    return jobs > 0 && !--jobs;
 }
 
 void headway_job_end(void) {
-    hw_lock();
-    bool over = jobs > 0 && !--jobs;
-    hw_unlock();
-    if (!over) return;
+    if (!is_over()) return;
     settle(ALL, NAMED);
-    hw_lock();
+    LOCKED;
     bool dirty = false;
     for (uint32_t i = 0; i < hw.used; i++) dirty |= hw.lanes[i].key && hw.lanes[i].dirty;
     if (hw_channel() && !dirty && job_ns) rest(hw_now());
     job_ns = job_deadline_ns = 0;
-    hw_unlock();
 }

@@ -79,6 +79,16 @@ extern struct hw_fast {
     hw_u32 number;    /* this, which says that it has begun */
     hw_u32 next_cost; /* where the next one's is, probably */
 } hw_fast __attribute__((visibility("hidden")));
+/* What this thread is at. If it ends there, cancelled in a call of the driver, that is put right. */
+extern _Thread_local struct hw_here {
+    bool known;   /* its end will be heard of */
+    bool joining; /* its work has joined a piece and is on its way */
+    int inside;   /* in code of ours: a driver that calls back is not the program */
+    int waiting;  /* calls in which it waits for the GPU */
+    uint64_t called_ns; /* when its work passed */
+    struct lane *on_its_way; /* where that goes, if it goes in a piece */
+} hw_here __attribute__((visibility("hidden")));
+
 /* After so many the slow way looks whether the daemon lives. */
 #define HW_UNSAID 256
 
@@ -124,7 +134,7 @@ static inline bool hw_turn_has_room(uint32_t ns, uint32_t loan, uint64_t *until)
  * number. So all that is read of the loan after its room, and before some of that is taken, belongs to it. */
 static inline bool hw_turn_join(void *lane, uint64_t signature) {
     uint64_t room = hw_load_acquire(&hw_fast.room), until;
-    if (!hw_room_ns(room) || hw_load_acquire(&hw_fast.joined) != lane) return false;
+    if (!hw_room_ns(room) || hw_load_acquire(&hw_fast.joined) != lane || !hw_here.known) return false;
     if (hw_load(&hw_fast.unsaid) >= HW_UNSAID || hw_load(&hw_fast.recorded)) return false;
     const struct hw_daemon_page *daemon = hw_load_acquire(&hw_fast.daemon);
     if (hw_load_acquire(&daemon->lease) != hw_load_acquire(&hw_fast.lease)) return false;
@@ -135,13 +145,16 @@ static inline bool hw_turn_join(void *lane, uint64_t signature) {
         if (hw_replace_full(&hw_fast.room, &room, room - ns)) {
             hw_store(&hw_fast.until, until);
             hw_count(&hw_fast.unsaid, 1);
-            return true;
+            return hw_here.joining = true;
         }
     hw_add_release(&hw_fast.joining, -1);
     return false;
 }
 
-static inline void hw_turn_joined(void) { hw_add_release(&hw_fast.joining, -1); }
+static inline void hw_turn_joined(void) {
+    hw_here.joining = false;
+    hw_add_release(&hw_fast.joining, -1);
+}
 
 /* Before work: waits until it may go. */
 enum hw_pass hw_turn_pass(const struct hw_lane_api *api, void *lane, uint64_t signature);

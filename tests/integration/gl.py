@@ -31,6 +31,7 @@ LIBRARIES = {
     "frames": ["-lEGL", "-lGLESv2", "-lpthread", "-ldl"],
     "gates": ["-lEGL", "-lGLESv2"],
     "glx": ["-lGL", "-lX11"],
+    "ends": ["-lEGL", "-lGLESv2", "-lpthread"],
     "count": ["-ldl"],
     "late": ["-ldl"],
     "static": ["-static"],

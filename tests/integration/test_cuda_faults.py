@@ -135,6 +135,21 @@ def test_a_thread_at_the_gate_gets_its_turn_though_another_one_waits_for_the_gpu
     assert program.do("both 300") == ["both 300"]
 
 
+@pytest.mark.parametrize("memops", [0, 1])
+def test_a_thread_that_is_cancelled_at_the_gate_leaves_nothing_behind(
+    managed: cuda.Managed, memops: int
+) -> None:
+    """Neither a lock nor a turn that it asked for: the others launch on."""
+    managed.greedy()
+    program = victim(managed, SOFTCUDA_NO_MEMOPS=1 - memops)
+    for _ in range(3):
+        assert program.do("cancel 6") == ["cancelled 24"]
+        assert program.do("launches 50 5", "sync") == ["launched 0", "synced 0"]
+    entry = managed.entry(program)
+    assert entry["free"] == 0
+    assert managed.passed(program) > 0
+
+
 # -- deaths ----
 
 

@@ -106,6 +106,34 @@ static void launch_and_wait(int rounds) {
     say("both", rounds);
 }
 
+/* ---- threads that are cancelled ------------------------------------------------------------------------- */
+
+/* Its driver's locks are not made for that, so it can be cancelled at the gate alone, or between its calls. */
+static void *launches(void *s) {
+    CK(cu.CtxSetCurrent(context));
+    while (!work(s, 10)) pthread_testcancel();
+    return NULL;
+}
+
+static void cancel_threads(int rounds) {
+    CUstream streams[4];
+    pthread_t threads[4];
+    int cancelled = 0;
+    for (int i = 0; i < 4; i++) streams[i] = make_stream();
+    for (int round = 0; round < rounds; round++) {
+        for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, launches, streams[i]);
+        usleep(1000 * (1 + (unsigned)round * 7 % 10));
+        for (int i = 0; i < 4; i++) {
+            void *how;
+            pthread_cancel(threads[i]);
+            pthread_join(threads[i], &how);
+            cancelled += how == PTHREAD_CANCELED;
+        }
+    }
+    for (int i = 0; i < 4; i++) CK(cu.StreamDestroy(streams[i]));
+    say("cancelled", cancelled);
+}
+
 /* ---- work whose result tells its order -------------------------------------------------------------------- */
 
 static CUdeviceptr series_word;
@@ -350,6 +378,7 @@ int main(void) {
         IF("pingpong") ping_pong((uint32_t)a, b);
         IF("legacy") join_legacy((uint32_t)a, b);
         IF("churn") churn((uint32_t)a, (uint32_t)b);
+        IF("cancel") cancel_threads(a);
         IF("both") launch_and_wait(a);
         IF("capture") say("capturing", cu.StreamBeginCapture(stream, a));
         IF("end") end_capture();
