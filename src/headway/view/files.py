@@ -6,9 +6,11 @@ import contextlib
 import importlib.util
 import os
 from collections.abc import Iterator
+from errno import EACCES
 from pathlib import Path
 
 from headway.sim.scenario import MAX_BYTES
+from headway.view import targets
 from headway.view.errors import UserError
 
 
@@ -30,18 +32,32 @@ def read_text(path: str) -> str:
 
 @contextlib.contextmanager
 def whole_or_nothing(path: str) -> Iterator[Path]:
-    """A temporary name beside `path` that takes its place only if all went well."""
-    target = Path(path)
-    if not target.name or target.is_dir():
-        raise UserError(f"{path}: found a folder, expected the name of a file")
-    partial = target.with_name(f".{target.name}.{os.getpid()}.part{target.suffix}")
+    """A file beside `path` that takes its place only if all went well."""
+    partial = None
     try:
+        target = targets.resolve(path)
+        partial, file = targets.open_beside(target)
+        file.close()
         yield partial
         partial.replace(target)
+    except IsADirectoryError:
+        raise UserError(f"{path}: found a folder, expected the name of a file") from None
     except OSError as error:
         raise UserError(f"{path}: cannot be written: {error.strerror or error}") from None
     finally:
-        partial.unlink(missing_ok=True)
+        if partial is not None:
+            partial.unlink(missing_ok=True)
+
+
+def check_writable(path: str) -> None:
+    """Refuse a file that could not be written, before the work rather than after it."""
+    try:
+        folder = targets.resolve(path).parent
+        if not os.access(folder, os.W_OK | os.X_OK):
+            folder.stat()
+            raise OSError(EACCES, os.strerror(EACCES))
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {error.strerror or error}") from None
 
 
 def load_policy_file(path: str) -> None:

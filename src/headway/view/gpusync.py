@@ -95,9 +95,7 @@ def _quantile(values: list[int], q: float) -> int:
 
 def print_result(file: str, plan: GpuSyncPlan, result: GpuSyncResult) -> None:
     """The table of a run."""
-    from rich.console import Console
-
-    from headway.view.results import milliseconds, new_table
+    from headway.view.results import milliseconds, new_console, new_table
 
     table = new_table(f"{file} (response times in ms)")
     table.add_column("task")
@@ -116,7 +114,7 @@ def print_result(file: str, plan: GpuSyncPlan, result: GpuSyncResult) -> None:
             moves if any(task.distances) else ".",
             str(task.overruns) if task.overruns else ".",
         )
-    console = Console(highlight=False)
+    console = new_console()
     console.print(table)
     cpus = plan.system.clusters.cpus
     busy = 100 * result.cpu_busy_ns / (result.duration_ns * cpus)

@@ -52,7 +52,7 @@ def print_run(console: Console, title: str, plan: LockPlan) -> None:
             shown = ""
     console.print(table)
     for line in ignored:
-        console.print(f"ignored: {line}", markup=False)
+        console.print(f"ignored: {line}")
 
 
 def _name(job: Job) -> str:

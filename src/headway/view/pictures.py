@@ -141,9 +141,9 @@ def _waits(run: Run) -> Data:
 
 
 def _label(name: str) -> str:
-    """A name as matplotlib draws it: dollars would be mathematics, a first _ would hide it."""
+    """A name as matplotlib draws it: a first _ would hide it."""
     shown = "".join(c if c.isprintable() else "?" for c in name[:40])
-    return (" " if shown.startswith("_") else "") + shown.replace("$", r"\$")
+    return (" " if shown.startswith("_") else "") + shown
 
 
 def _colour(data: Data, name: str) -> str:

@@ -10,7 +10,7 @@ from headway.engine.events import Observer
 from headway.engine.model import Group
 from headway.sim.run import Outcome
 from headway.view.errors import UserError
-from headway.view.files import whole_or_nothing
+from headway.view.files import check_writable, whole_or_nothing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,9 +38,11 @@ class Timeline(Observer):
 def new_figure(width: float, height: float) -> Figure:
     """An empty figure, if matplotlib is there."""
     try:
+        import matplotlib as mpl
         from matplotlib.figure import Figure
     except ImportError:
         raise UserError("a plot needs matplotlib: run pip install 'headway[plot]'") from None
+    mpl.rcParams["text.parse_math"] = False  # names of files and tasks may have any $ in them
     return Figure(figsize=(width, height), layout="constrained")
 
 
@@ -51,6 +53,7 @@ def check_format(path: str) -> None:
         raise UserError(
             f"--plot {path}: found the ending {ending!r}, expected {', '.join(FORMATS)}"
         )
+    check_writable(path)
 
 
 def save(figure: Figure, path: str) -> None:

@@ -89,6 +89,11 @@ def share(part_ns: int, end_ns: int) -> str:
     return f"{100 * part_ns / end_ns:.1f}" if end_ns else "."
 
 
+def new_console(**settings: Any) -> Console:
+    """Prints text as it is: [red] or :bug: in a name that somebody chose mean nothing."""
+    return Console(markup=False, emoji=False, highlight=False, **settings)
+
+
 def new_table(title: str) -> Table:
     """Tables that fit 80 columns."""
     return Table(

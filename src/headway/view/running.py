@@ -38,10 +38,11 @@ class Watch:
             if time.monotonic() - self._began < BAR_AFTER_S:
                 return
             from rich.console import Console
+            from rich.markup import escape
             from rich.progress import Progress
 
             self._bar = Progress(console=Console(stderr=True), transient=True)
-            self._row = self._bar.add_task(self._label, total=self._duration_ns)
+            self._row = self._bar.add_task(escape(self._label), total=self._duration_ns)
             self._bar.start()
         if self._row is not None:
             self._bar.update(self._row, completed=now_ns)

@@ -12,7 +12,7 @@ from headway.sim.scenario import Variant, parse_scenario, parse_variants
 from headway.view.cli.sim import read_overrides
 from headway.view.errors import INTERRUPTED
 from headway.view.files import load_policy_file, read_text
-from headway.view.results import as_dict, milliseconds, new_table, per_second, share
+from headway.view.results import as_dict, milliseconds, new_console, new_table, per_second, share
 from headway.view.running import watch
 
 DEFAULT_POLICIES = ("fifo", "prt", "ht")
@@ -67,7 +67,7 @@ def command(
         results = {name: as_dict(outcome) for name, outcome in outcomes.items()}
         click.echo(msgspec.json.encode({"schema": 1, "file": file, "variants": results}))
     else:
-        print_comparison(Console(), file, outcomes)
+        print_comparison(new_console(), file, outcomes)
     if plot is not None:
         from headway.view.plots import plot_comparison
 

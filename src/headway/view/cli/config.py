@@ -8,7 +8,7 @@ from headway.engine.reading import BadInput
 from headway.engine.settings import describe
 from headway.engine.spec import parse_spec
 from headway.view.cli.groups import Group, print_help_if_bare
-from headway.view.errors import BAD_INPUT
+from headway.view.errors import BAD_INPUT, say
 from headway.view.files import read_text
 
 
@@ -28,7 +28,7 @@ def check(files: tuple[str, ...]) -> int:
         try:
             spec = parse_spec(read_text(file), file)
         except BadInput as error:
-            click.echo(str(error), err=True)
+            say(str(error))
             code = BAD_INPUT
             continue
         click.echo(f"{file}: fine, {len(spec.entries)} entries")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headway.view.errors import UserError
+from headway.view.errors import UserError, say
 
 if TYPE_CHECKING:
     from headway.view.doctor import Finding
@@ -46,7 +46,7 @@ def command(as_json: bool, limit: str | None, command_line: tuple[str, ...]) -> 
         from headway.view.doctor.running import findings, run
 
         if not as_json:
-            click.echo(f"running {' '.join(command_line)}; Ctrl-C ends it", err=True)
+            say(f"running {' '.join(command_line)}; Ctrl-C ends it")
         sys.stdout.flush()
         seen = run(command_line, limit_s=limit_s, quiet=as_json)
         more = findings(seen)

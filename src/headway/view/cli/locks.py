@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from headway.view.errors import say
 from headway.view.files import read_text
 
 
@@ -17,7 +18,7 @@ def command(file: str, as_json: bool) -> None:
 
     plan = parse_lock_file(read_text(file), file)
     for remark in plan.remarks:
-        click.echo(f"{file}: {remark}", err=True)
+        say(f"{file}: {remark}")
     if as_json:
         import msgspec
 
@@ -26,8 +27,7 @@ def command(file: str, as_json: bool) -> None:
         result = {"schema": 1, "grants": grants, "ignored": outcome.ignored}
         click.echo(msgspec.json.encode(result))
         return
-    from rich.console import Console
-
     from headway.view.locks import print_run
+    from headway.view.results import new_console
 
-    print_run(Console(highlight=False), file, plan)
+    print_run(new_console(), file, plan)

@@ -96,14 +96,13 @@ def run(
 
 def _print(result: FigureResult) -> None:
     """What every task did, then the claims: the paper's number beside ours."""
-    from rich.console import Console
-
     from headway.sim.papers import NUMBER_HEADER, number_rows
-    from headway.view.results import new_table
+    from headway.view.results import new_console, new_table
 
-    console = Console(highlight=False)
+    console = new_console()
     figure = result.figure
-    console.print(f"[bold]{figure.id}[/bold]  {figure.title}\n{figure.shows}")
+    console.print(figure.id, style="bold", end="")
+    console.print(f"  {figure.title}\n{figure.shows}")
     table = new_table("")
     for place, column in enumerate(NUMBER_HEADER):
         table.add_column(column, justify="left" if place < 2 else "right")
@@ -114,6 +113,6 @@ def _print(result: FigureResult) -> None:
     console.print(table)
     for claim in result.claims:
         verdict = "holds" if claim.holds else "does not hold"
-        console.print(f"{verdict}: {claim.text}", markup=False)
-        console.print(f"    paper {claim.paper}, ours {claim.ours} ({claim.reason})", markup=False)
+        console.print(f"{verdict}: {claim.text}")
+        console.print(f"    paper {claim.paper}, ours {claim.ours} ({claim.reason})")
     console.print()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from headway.view.errors import UserError
+from headway.view.errors import UserError, say
 from headway.view.histories import from_to, load
 
 FORMATS = (".svg", ".pdf")
@@ -42,7 +42,7 @@ def command(trace: str, output: str, what: str, from_text: str | None, to_text: 
     new_figure(1, 1)  # without matplotlib there is no need to read the trace
     part = load(trace, from_text, to_text)
     if part.problem:
-        click.echo(f"{part.problem}; the pictures show what it holds", err=True)
+        say(f"{part.problem}; the pictures show what it holds")
     run = Run(part.history, part.from_ns, part.to_ns)
     data = {name: PICTURES[name][0](run) for name in wanted}
     if target.suffix.lower() in FORMATS and not target.is_dir():

@@ -157,11 +157,9 @@ def _as_dict(trace: str, made: Plan, columns: Columns) -> dict[str, Any]:
 
 
 def _print(trace: str, made: Plan, columns: Columns) -> None:
-    from rich.console import Console
+    from headway.view.results import new_console, new_table
 
-    from headway.view.results import new_table
-
-    console = Console()
+    console = new_console()
     table = new_table(trace)
     table.add_column("", no_wrap=True)
     for name in columns:

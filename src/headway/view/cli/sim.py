@@ -127,11 +127,9 @@ def run_one(
     if stream is not None:
         stream.finish(outcome)
     else:
-        from rich.console import Console
+        from headway.view.results import new_console, print_outcome
 
-        from headway.view.results import print_outcome
-
-        print_outcome(Console(), file, outcome)
+        print_outcome(new_console(), file, outcome)
     if plot is not None and timeline is not None:
         from headway.view.plots import plot_run
 

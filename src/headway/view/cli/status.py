@@ -62,9 +62,7 @@ def fetch() -> dict[str, Any]:
 
 def print_tasks(status: dict[str, Any]) -> None:
     """A row per task."""
-    from rich.console import Console
-
-    from headway.view.results import new_table
+    from headway.view.results import new_console, new_table
 
     table = new_table("")
     table.add_column("task")
@@ -78,4 +76,4 @@ def print_tasks(status: dict[str, Any]) -> None:
         cells = [entry["pid"], entry["policy"], entry["priority"], reserve]
         cells += [entry["state"], groups, entry["frames"]]
         table.add_row(entry["task"], *map(str, cells))
-    Console().print(table)
+    new_console().print(table)

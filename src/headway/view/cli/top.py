@@ -58,9 +58,8 @@ def print_tables(
     """Until interrupted, or until nobody reads it or the daemon is gone."""
     import shutil
 
-    from rich.console import Console
-
     from headway.view.cli.status import fetch
+    from headway.view.results import new_console
     from headway.view.top.plain import as_json as encode
     from headway.view.top.plain import table
     from headway.view.top.rows import Past
@@ -73,7 +72,7 @@ def print_tables(
             click.echo(encode(board))
         else:
             width = shutil.get_terminal_size((WIDE, 24)).columns
-            console = Console(width=max(width, 1), highlight=False, soft_wrap=True)
+            console = new_console(width=max(width, 1), soft_wrap=True)
             console.print(table(board, width, ASCII if only_ascii else UNICODE))
         if once:
             return

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headway.view.errors import UserError
+from headway.view.errors import UserError, say
 
 if TYPE_CHECKING:
     from headway.view.traces.writer import TraceWriter
@@ -165,4 +165,4 @@ def _report(writer: TraceWriter) -> None:
         return
     dropped = f"; {writer.dropped} were dropped, the disk is full" if writer.dropped else ""
     lost = f"; {writer.lost} were dropped on the way" if writer.lost else ""
-    click.echo(f"{writer.path}: {writer.events} events in {size} bytes{dropped}{lost}", err=True)
+    say(f"{writer.path}: {writer.events} events in {size} bytes{dropped}{lost}")

@@ -8,11 +8,10 @@ name only in `close`, after the last record, `Ended`. A run that was interrupted
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from errno import EDQUOT, EEXIST, EFBIG, EISDIR, ENOSPC
+from errno import EDQUOT, EFBIG, ENOSPC
 from io import FileIO
 from pathlib import Path
 from types import TracebackType
@@ -20,6 +19,7 @@ from typing import Self
 from zlib import compress, crc32
 
 from headway.engine.events import Ended, Event, TakenUp
+from headway.view import targets
 from headway.view.traces import protobuf, records
 from headway.view.traces.drawing import Drawing
 from headway.view.traces.records import TraceError, reason
@@ -68,9 +68,8 @@ class TraceWriter:
         """How many they are."""
         self._drawing = Drawing(shows)
         try:
-            self._target = Path(os.path.realpath(self.path))
-            _check_replaceable(self._target)
-            self._part, self._file = _open_beside(self._target)
+            self._target = targets.resolve(self.path)
+            self._part, self._file = targets.open_beside(self._target)
         except (OSError, ValueError) as error:
             raise TraceError(f"{self.path}: cannot be written ({reason(error)})") from error
         header = protobuf.message(records.RECORD, records.header())
@@ -194,29 +193,7 @@ class TraceWriter:
             self.discard()
 
 
-def _check_replaceable(target: Path) -> None:
-    """Renaming onto a device such as /dev/null would replace it."""
-    if target.is_dir():
-        raise IsADirectoryError(EISDIR, "it is a directory")
-    if target.exists() and not target.is_file():
-        raise OSError(EEXIST, "it is not a regular file")
-
-
 def _write_all(file: FileIO, data: bytes) -> None:
     rest = memoryview(data)
     while rest:
         rest = rest[file.write(rest) :]
-
-
-def _open_beside(target: Path) -> tuple[Path, FileIO]:
-    """A new file in the target's folder.
-
-    What a killed process of the same number left there stays: in a folder that containers share it
-    may be one that is being written.
-    """
-    for attempt in itertools.count():
-        suffix = f".{os.getpid()}.part" if not attempt else f".{os.getpid()}-{attempt}.part"
-        part = target.with_name(target.name + suffix)
-        with suppress(FileExistsError):
-            return part, part.open("xb", buffering=0)
-    raise AssertionError  # count() does not end
