@@ -9,10 +9,12 @@
 #include "atomics.h"
 
 #define HW_MAGIC 0x59574448u /* "HDWY" */
-#define HW_VERSION 2u
+#define HW_VERSION 3u
 #define HW_NAME 64
 #define HW_TOKEN 64
 #define HW_LANES 64
+#define HW_PAUSES 48
+#define HW_JOBS 32
 
 /* First message of a client. Who it is comes from the kernel; the name is only a name. */
 struct hw_hello {
@@ -83,6 +85,23 @@ struct hw_daemon_page {
     hw_u64 due_ns;    /* when the next of them is */
     hw_u64 period_ns; /* and the one after that, so much later; 0: nobody knows */
     hw_u64 job_ns;    /* how long each has the GPU, about */
+    /* for jobs */
+    hw_u64 rest_ns;    /* a pause that is longer than this ends a job */
+    hw_u32 tell_after; /* with its so-manieth pause a job is taken to be over: say so if that is wanted; 0: do not */
+    hw_u32 unused;
+};
+
+/* A job: from the first work after a rest until the next rest. */
+struct hw_job {
+    hw_u64 begun_ns;    /* when the program wanted the GPU for it */
+    hw_u64 ended_ns;    /* when it last had seen that all of its work is done */
+    hw_u64 deadline_ns; /* as the program said; 0: it said nothing */
+    hw_u32 waited_ns;   /* for how long it waited for the GPU, */
+    hw_u32 held_ns;     /* and at the gate; each as far as that goes into 32 bits */
+    hw_u32 groups;
+    hw_u32 pauses; /* how often all of its work was done */
+    hw_u32 closed; /* the program said that it is over */
+    hw_u32 unused;
 };
 
 /* Written by the client. To the daemon it is a hint. */
@@ -103,7 +122,8 @@ struct hw_client_page {
         hw_u64 size;
     } matrix[32]; /* of the group submitted last: which methods, how often, how much data */
     /* for turns */
-    hw_u64 jobs, misses; /* jobs ended, and those of them that were late */
+    hw_u64 paused;       /* how often all of its work was done, and it had seen that */
+    hw_u64 unused_too;
     hw_u32 unmarked;     /* work went that no mark stands behind yet */
     hw_u32 unknown;      /* functions for GPU work that it found and that are not hooked */
     hw_u32 issued[HW_LANES]; /* marks sent after work, by stream */
@@ -121,7 +141,10 @@ struct hw_client_page {
     hw_u32 waiting; /* threads that wait for the GPU: the program lives, though it says nothing */
     hw_u32 nears;   /* how often it was about to wait for all its work, */
     hw_u32 near;    /* and of which of these times the GPU has done the work before */
-    hw_u32 unused;
+    /* for jobs */
+    hw_u32 jobs;                  /* how many have begun */
+    struct hw_job job[HW_JOBS];     /* the last of them: job n is in place n % HW_JOBS */
+    hw_u32 pauses[HW_PAUSES];     /* pauses so far by how long they took: two places for each doubling, from 1 us on */
 };
 
 #endif

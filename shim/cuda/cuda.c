@@ -364,7 +364,8 @@ static void after(void *lane, uint64_t signature, enum hw_pass pass, CUresult re
 #define WAITED(result, done) \
     do { \
         if ((result) == SUCCESS) done; \
-        else if ((result) != NOT_READY) hw_turn_failed(); \
+        else if ((result) == NOT_READY) hw_turn_polls(); \
+        else hw_turn_failed(); \
     } while (0)
 
 #define WAIT_ONE(name, per_thread, params, args, stream) \

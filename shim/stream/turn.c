@@ -1,4 +1,5 @@
 #define _GNU_SOURCE
+#include "jobs.h"
 #include "lanes.h"
 #include "own.h"
 #include "watchdog.h"
@@ -9,11 +10,13 @@
 #define CALL_NS 50000u
 #define ASK_AGAIN_NS 1000000u
 #define ALL ((void *)-1)
+/* Who asks again after so long did not wait meanwhile. */
+#define POLL_NS 50000u
 
 struct hw_fast hw_fast HW_NEAR(128); /* two lines that are fetched together */
 static bool told; /* a turn was begun with the asking for it */
 static int jobs;  /* the program says itself when its job is over */
-static uint64_t job_ns, job_deadline_ns;
+static bool job; /* of such a job not everything is told yet */
 _Thread_local struct hw_here hw_here;
 static pthread_key_t ends; /* of threads, */
 static bool hears;         /* if they are heard of */
@@ -56,7 +59,7 @@ static void let_go(bool last) {
     hw_store(&page->gated, 0);
     hw_store_full(&page->busy, 0);
     if (hw.asking) return; /* by another thread: what it asks for must not be given back */
-    bool wanted = hw_load_full(&hw_daemon()->wanted);
+    bool wanted = hw_load_full(&hw_daemon()->wanted) && (!last || hw_job_tells());
     if (wanted || !hw_load_full(&hw_daemon()->lease))
         last ? hw_gate_rest(hw_channel()) : (void)hw_gate_tell(hw_channel(), HW_RELEASE, false);
 }
@@ -189,6 +192,7 @@ static void in_child(void) {
     pthread_mutex_init(&hw.lock, NULL);
     hw_here.on_its_way = NULL;
     hw_lanes_forget();
+    hw_job_forget();
     hw_watchdog_gone();
     hw.asking = told = false;
 }
@@ -200,6 +204,9 @@ static enum hw_pass pass_slowly(const struct hw_lane_api *api, void *key, uint64
     if (!hw_channel()) return pass;
     if (!forks) forks = !pthread_atfork(NULL, NULL, in_child);
     if (!hw_here.known) get_to_know_thread();
+    bool leased = hw_page() && hw_turn_leased();
+    uint64_t called = leased && hw_job_is_on() ? 0 : hw_now();
+    if (called) hw_job_works(called);
     enum hw_pass piece = hw_piece_pass(api, key, signature);
     pass = piece;
     for (bool again = false; piece == HW_FREE && begin_turn(); again = true) {
@@ -210,6 +217,8 @@ static enum hw_pass pass_slowly(const struct hw_lane_api *api, void *key, uint64
         if (told || !window || hw_turn_leased() || again) break;
         pass = HW_FREE;
     }
+    if (called) hw_job_works(called); /* the page may be a new one */
+    if (called && !leased) hw_job_held(hw_now() - called);
     if (hw_page()) {
         if (pass == HW_FREE) hw_count(&hw_page()->free_groups, 1);
         else hw_count(&hw_fast.unsaid, 1);
@@ -269,21 +278,16 @@ void hw_turn_passed(const struct hw_lane_api *api, void *key, uint64_t signature
     else if (lane) watch_passed(lane, signature);
 }
 
-/* All work was waited for: the job is over, and with it the turn. */
+/* All work was waited for: a pause begins, and perhaps the job is over, and with it the turn. */
 static void rest(uint64_t now) {
     struct hw_client_page *page = hw_page();
     const struct hw_daemon_page *daemon = hw_daemon();
-    uint64_t deadline = job_deadline_ns ? job_deadline_ns : daemon ? hw_load(&daemon->deadline_ns) : 0;
-    uint64_t since = job_ns ? job_ns : hw.turn_ns;
     if (page && daemon && !hw_load(&daemon->window_ns) && !hw_load(&page->gated) && hw.turn_ns) {
         uint64_t start = hw.turn_ns > hw.finished_ns ? hw.turn_ns : hw.finished_ns;
         if (now > start) hw_count(&page->used_ns, now - start);
     }
     if (page) hw_count(&page->nears, 1); /* no mark says anything of the next job yet */
-    if (page && since) {
-        hw_count(&page->jobs, 1);
-        if (deadline && now - since > deadline) hw_count(&page->misses, 1);
-    }
+    hw_job_pauses(now);
     hw.finished_ns = now;
     hw.turn_ns = hw.flight_ns = 0;
     if (page) hw_store(&page->unmarked, 0);
@@ -312,7 +316,7 @@ static void settle(void *key, enum extent extent) {
     hw_lanes_book(now, false);
     hw_turn_say_passed();
     hw_store(&hw_fast.lane, NULL);
-    if (was && !dirty && !jobs && !job_ns) rest(now);
+    if (was && !dirty && !job) rest(now);
     else if (hw_page()) hw_lanes_show();
 }
 
@@ -323,7 +327,7 @@ void hw_turn_synced(void *lane, bool all) { settle(lane, all ? EVERY : NAMED); }
 static void mark_end(void) {
     static uint64_t marked;
     struct hw_client_page *page = hw_page();
-    if (!page || jobs || job_ns || hw_load(&page->gated)) return;
+    if (!page || job || hw_load(&page->gated)) return;
     uint64_t passed = hw_load(&page->passed) + hw_load(&hw_fast.unsaid);
     if (passed == marked) return;
     marked = passed;
@@ -341,6 +345,7 @@ static void mark_end(void) {
 
 void hw_turn_waiting(int change) {
     static hw_int threads;
+    static hw_u64 since;
     const struct hw_daemon_page *daemon = hw_channel() ? hw_daemon() : NULL;
     if (change > 0 && !hw_here.inside && daemon && hw_load(&daemon->wanted) == HW_ITS_MARK) {
         LOCKED;
@@ -350,7 +355,18 @@ void hw_turn_waiting(int change) {
     hw_here.waiting += change;
     int now = hw_add(&threads, change);
     struct hw_client_page *page = hw_channel() ? hw_page() : NULL;
-    if (page && !hw_here.inside) hw_store(&page->waiting, (uint32_t)now);
+    if (!page || hw_here.inside) return;
+    hw_store(&page->waiting, (uint32_t)now);
+    if (change > 0 && now == 1) hw_store(&since, hw_now());
+    if (change < 0 && now == 0) hw_job_waited(hw_now() - hw_load(&since));
+}
+
+/* A program that asks again and again whether its work is done waits for it. */
+void hw_turn_polls(void) {
+    static hw_u64 polled;
+    if (hw_here.inside || !hw_channel()) return;
+    uint64_t now = hw_now(), before = hw_exchange_full(&polled, now);
+    if (now - before < POLL_NS) hw_job_waited(now - before);
 }
 
 static void end_pieces(void *key, void (*end_piece)(struct lane *)) {
@@ -411,8 +427,8 @@ EXPORT void headway_job_end(void);
 void headway_job_begin(uint64_t deadline_ns) {
     LOCKED;
     if (!jobs++) {
-        job_ns = hw_now();
-        job_deadline_ns = deadline_ns;
+        job = true;
+        hw_job_begin(hw_now(), deadline_ns);
     }
 }
 
@@ -427,6 +443,7 @@ void headway_job_end(void) {
     LOCKED;
     bool dirty = false;
     for (uint32_t i = 0; i < hw.used; i++) dirty |= hw.lanes[i].key && hw.lanes[i].dirty;
-    if (hw_channel() && !dirty && job_ns) rest(hw_now());
-    job_ns = job_deadline_ns = 0;
+    bool worked = hw_job_end(hw_now());
+    if (hw_channel() && worked && !dirty) rest(hw_now());
+    job = false;
 }

@@ -168,6 +168,8 @@ void hw_turn_waits(void *lane, bool all);
 void hw_turn_joins(void *lane);
 /* A thread begins (1) or ends (-1) to wait for the GPU. */
 void hw_turn_waiting(int change);
+/* It has looked whether its work is done, and that was not so. */
+void hw_turn_polls(void);
 /* The program has waited for this lane; NULL with `all`: for every one. */
 void hw_turn_synced(void *lane, bool all);
 /* The program has waited for something: look whether that was all. */

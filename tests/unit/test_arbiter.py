@@ -52,7 +52,7 @@ class Bench:
         self.engine = Engine(observers=[observer, self.stats])
         self.arbiter = Arbiter(
             self.engine,
-            lambda c: self.granted.append((c.name, c.seq)),
+            lambda c: self.granted.append((c.name, c.request.seq)),
             bounds or Bounds(60 * MS),
         )
         self.channels: list[Channel] = []
@@ -109,7 +109,7 @@ def test_a_long_group_keeps_the_gpu_for_its_bound_after_somebody_came(bench: Ben
     assert bench.granted == [("long", 1)]
     bench.arbiter.tick(560 * MS)
     assert bench.granted == [("long", 1), ("other", 1)]
-    assert long.overdue == 1
+    assert long.account.overdue == 1
     assert long.task is not None
     assert long.task.gpu_ns == 560 * MS
 
@@ -213,7 +213,7 @@ def test_any_order_of_words_keeps_the_rules_of_the_engine(seed: int) -> None:
             continue
         if pick.random() < 0.3:
             bench.say_busy(channel, pick.choice((0, MS, 2**64 - 1)))
-        seq = pick.choice((channel.seq, channel.seq, channel.seq + 1))
+        seq = pick.choice((channel.request.seq, channel.request.seq, channel.request.seq + 1))
         bench.hear(channel, pick.choice((SUBMIT, SUBMIT, COMPLETE, RELEASE, WITHDRAW)), seq, now_ns)
         bench.stats.update(now_ns)
         assert sum(bench.stats.share(t, now_ns) for t in bench.stats.tasks) <= 1 + 1e-9

@@ -145,10 +145,10 @@ def test_asking_for_a_turn_that_one_has_by_now_changes_nothing(
     bench.arbiter.glance(MS + 1)
     bench.job_over(guest)
     bench.arbiter.glance(MS + 2)
-    lease, index = page(low, 16), low.index
+    lease, index = page(low, 16), low.request.index
     bench.gate(low)
     assert not bench.arbiter.glance(MS + 3)
-    assert (page(low, 16), low.index) == (lease, index)
+    assert (page(low, 16), low.request.index) == (lease, index)
     assert is_open(low)
 
 
@@ -203,9 +203,9 @@ def test_who_got_nothing_done_but_asked_meanwhile_is_heard(
         bench.announce(low, 2 * MS)
     bench.run_until(MS + HOLD_NS - 1)
     bench.write(low, 8, "<I", 1)
-    low.progress_ns = low.since_lease_ns = MS + HOLD_NS - ends.QUIET_NS
+    low.signs.ns = low.lease.since_ns = MS + HOLD_NS - ends.QUIET_NS
     bench.run_until(MS + HOLD_NS)
-    assert low.overdue == 1
+    assert low.account.overdue == 1
     assert waits(low) == asks
 
 
@@ -373,4 +373,4 @@ def finish(bench: Pieces, channel: Channel, now_ns: int, *, looks: bool) -> None
     """Its job is over, as its program says."""
     bench.job_over(channel)
     if not looks:
-        bench.arbiter.heard(channel, Message(RELEASE, channel.seq, frame=True), now_ns)
+        bench.arbiter.heard(channel, Message(RELEASE, channel.request.seq, frame=True), now_ns)

@@ -114,4 +114,4 @@ def test_pieces_that_are_long_because_nobody_is_due_are_not_held_back(bench: Cal
     low, high = bench.long(piece_ns=CALM_NS), bench.turner("high", 9)
     due_ns = bench.jobs(high)
     bench.go(due_ns - 1)
-    assert low.held_until_ns == 0
+    assert low.held.until_ns == 0

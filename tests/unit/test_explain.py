@@ -56,10 +56,14 @@ class Stage:
         return channel
 
     def submit(self, channel: Channel, at_ms: float) -> None:
-        self.daemon.arbiter.heard(channel, Message(SUBMIT, channel.seq + 1), S + int(at_ms * MS))
+        self.daemon.arbiter.heard(
+            channel, Message(SUBMIT, channel.request.seq + 1), S + int(at_ms * MS)
+        )
 
     def complete(self, channel: Channel, at_ms: float) -> None:
-        self.daemon.arbiter.heard(channel, Message(COMPLETE, channel.seq), S + int(at_ms * MS))
+        self.daemon.arbiter.heard(
+            channel, Message(COMPLETE, channel.request.seq), S + int(at_ms * MS)
+        )
 
     def tick(self, at_ms: float) -> None:
         self.daemon.arbiter.tick(S + int(at_ms * MS))

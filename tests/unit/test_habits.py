@@ -158,7 +158,7 @@ def habit_with(*lengths_ns: int) -> PeriodEstimator:
     habit = PeriodEstimator()
     for number, length_ns in enumerate(lengths_ns):
         habit.began(number * 10 * MS)
-        habit.ended(number * 10 * MS + length_ns)
+        habit.lasted(length_ns)
     return habit
 
 

@@ -138,7 +138,7 @@ def test_not_beside_who_wants_the_gpu_alone_or_for_longer_than_a_slice(
 
 def test_not_where_both_would_run_side_by_side(bench: Jobs) -> None:
     low, high = pair(bench)
-    high.beside = True
+    high.company.side_by_side = True
     begin_ns = bench.next_job(high, low)
     bench.wait(high)
     bench.go(begin_ns + LENGTH_NS)
@@ -151,7 +151,7 @@ def beside(bench: Jobs) -> tuple[Channel, Channel]:
     """A job that runs side by side with others, and is looked at all the time."""
     bench.arbiter.look(True, bench.now_ns)
     low, high = pair(bench)
-    high.beside = True
+    high.company.side_by_side = True
     bench.next_job(high, low)
     return low, high
 
@@ -196,11 +196,11 @@ def test_no_mark_is_wanted_where_it_would_be_of_no_use(bench: Jobs) -> None:
     low, high = beside(bench)
     assert wanted(high) == ITS_MARK
     bench.be_done(high, bench.now_ns + LENGTH_NS, looked=True)
-    high.beside = False
+    high.company.side_by_side = False
     bench.next_job(high, low)
     assert wanted(high) == ITS_END
     bench.be_done(high, bench.now_ns + LENGTH_NS, looked=True)
-    high.beside = True
+    high.company.side_by_side = True
     bench.arbiter.look(False, bench.now_ns)
     bench.next_job(high, low)
     assert wanted(high) == ITS_END

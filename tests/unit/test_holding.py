@@ -257,8 +257,7 @@ def test_nor_for_who_is_as_important_or_less(bench: Habits, level: int) -> None:
     due_ns = bench.jobs(other)  # alone, by asking
     low = bench.long("long", 5)
     bench.go(bench.now_ns + ends.WAKE_NS)
-    assert other.period is not None
-    assert other.period.due_ns == due_ns
+    assert other.jobs.arrivals.due_ns == due_ns
     assert_never_held(bench, low, due_ns)
 
 
@@ -271,8 +270,8 @@ def test_nor_for_who_has_no_budget(bench: Habits) -> None:
     bench.work(poor, used_ns=6 * MS)
     bench.mark(poor, 0, 0)
     bench.be_done(poor, due_ns + 8 * MS)
-    assert poor.period is not None
-    assert poor.period.due_ns == due_ns + PERIOD_NS
+    assert poor.jobs.arrivals is not None
+    assert poor.jobs.arrivals.due_ns == due_ns + PERIOD_NS
     assert_never_held(bench, low, due_ns + PERIOD_NS)
 
 
@@ -286,7 +285,7 @@ def test_nor_for_who_is_there_already(bench: Habits) -> None:
     HoldBack(both, (low,)).review(due_ns)
     assert is_held(low)
     assert high.task is not None
-    bench.engine.submit(Group(high.task, high.index), due_ns)
+    bench.engine.submit(Group(high.task, high.request.index), due_ns)
     HoldBack(both, (low,)).review(due_ns)
     assert goes(low)
 
@@ -298,8 +297,8 @@ def test_nor_where_decisions_are_taken_at_ticks(bench: Habits) -> None:
     low, high = bench.long(), bench.turner("high", 9)
     due_ns = bench.jobs(high)
     bench.go(due_ns - 2 * MS)
-    assert high.period is not None
-    assert high.period.due_ns is not None
+    assert high.jobs.arrivals is not None
+    assert high.jobs.arrivals.due_ns is not None
     for step_ns in range(-LEAD_NS, LATE_NS, MS // 10):
         bench.go(due_ns + step_ns)
         assert goes(low)
@@ -310,16 +309,16 @@ def test_asking_again_in_the_middle_of_a_job_is_no_habit(bench: Habits) -> None:
     high = bench.turner("high", 9)
     for number in range(2 * JOBS):
         bench.come(high, number * PERIOD_NS)
-        bench.arbiter.heard(high, Message(RELEASE, high.seq), bench.now_ns + MS)
-    assert high.period is not None
-    assert high.period.due_ns is None
+        bench.arbiter.heard(high, Message(RELEASE, high.request.seq), bench.now_ns + MS)
+    assert high.jobs.arrivals is not None
+    assert high.jobs.arrivals.due_ns is None
 
 
 def test_nor_is_what_the_daemon_asks_for(bench: Habits) -> None:
     low, high = bench.long(), bench.turner("high", 9)
     bench.jobs(high, 2 * JOBS)
-    assert low.period is not None
-    assert low.period.due_ns is None
+    assert low.jobs.arrivals is not None
+    assert low.jobs.arrivals.due_ns is None
 
 
 def test_a_job_that_is_over_before_it_was_heard_of_counts(bench: Habits) -> None:
@@ -330,12 +329,12 @@ def test_a_job_that_is_over_before_it_was_heard_of_counts(bench: Habits) -> None
         asks = bench.gate(high)
         if number % 2:
             bench.job_over(high)
-        bench.arbiter.heard(high, Message(SUBMIT, high.seq + 1, units=asks), bench.now_ns)
+        bench.arbiter.heard(high, Message(SUBMIT, high.request.seq + 1, units=asks), bench.now_ns)
         if not number % 2:
             bench.job_over(high)
         bench.rest(high, bench.now_ns)
-    assert high.period is not None
-    assert high.period.due_ns == JOBS * PERIOD_NS
+    assert high.jobs.arrivals is not None
+    assert high.jobs.arrivals.due_ns == JOBS * PERIOD_NS
     bench.go(JOBS * PERIOD_NS - LEAD_NS)
     assert is_held(low)
 

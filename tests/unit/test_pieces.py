@@ -38,7 +38,7 @@ class Pieces(Bench):
 
     def announce(self, channel: Channel, at_ns: int) -> None:
         """The same, and it is said in a message, whose answer is not waited for."""
-        message = Message(SUBMIT, channel.seq + 1, units=self.gate(channel))
+        message = Message(SUBMIT, channel.request.seq + 1, units=self.gate(channel))
         self.arbiter.heard(channel, message, at_ns)
 
     def pieces(
@@ -58,7 +58,7 @@ class Pieces(Bench):
     def job_over(self, channel: Channel) -> None:
         assert channel.pages is not None
         self.write(channel, GATED, "<I", 0)
-        self.write(channel, JOBS, "<Q", (channel.pages.jobs + 1) % (1 << 64))
+        self.write(channel, JOBS, "<Q", (channel.pages.paused + 1) % (1 << 64))
         self.idle(channel)
 
 
@@ -179,7 +179,7 @@ def test_a_piece_that_may_grow_is_over_when_it_should_be(
     assert not is_leased(high)
     bench.run_until(likely_ns + ends.DRAIN_NS)
     assert is_leased(high)
-    assert low.overdue == 0
+    assert low.account.overdue == 0
 
 
 @pytest.mark.parametrize("told", ["unmarked", "marked"])
@@ -203,7 +203,7 @@ def test_work_in_no_piece_is_not_waited_for_for_ever_while_pieces_wait(
     bench.run_until(likely_ns + ends.DRAIN_ALONE_NS)
     assert is_open(low)
     assert is_leased(low)
-    assert low.overdue == 0
+    assert low.account.overdue == 0
 
 
 @pytest.mark.parametrize("given", [2, 3])
@@ -219,7 +219,7 @@ def test_a_piece_that_is_complete_is_waited_for(
     bench.pieces(low, given=given, ended=2, opened=2, closed=2)
     bench.run_until(4 * MS + HOLD_NS + ends.DRAIN_NS)
     assert is_leased(high)
-    assert low.overdue == 0
+    assert low.account.overdue == 0
 
 
 def test_who_does_not_drain_loses_the_gpu_but_not_what_waits_there(
@@ -230,7 +230,7 @@ def test_who_does_not_drain_loses_the_gpu_but_not_what_waits_there(
     bench.ask(high, 5 * MS)
     bench.run_until(5 * MS + HOLD_NS)
     assert is_leased(high)
-    assert low.overdue == 1
+    assert low.account.overdue == 1
     assert is_known(low)
     bench.rest(high, 100 * MS)
     assert is_leased(low)
@@ -263,7 +263,7 @@ def test_a_turn_that_begins_while_its_end_is_heard_is_not_forgotten(
         bench.gate(low)
         bench.pieces(low, given=now_ms, ended=now_ms - 1, opened=now_ms - 1, closed=now_ms - 1)
         bench.ask(high, now_ms * MS + 1)
-        message = Message(RELEASE, low.seq, frame=rests)
+        message = Message(RELEASE, low.request.seq, frame=rests)
         bench.arbiter.heard(low, message, now_ms * MS + 2)
         assert is_leased(high)
         assert is_known(low)
@@ -276,7 +276,7 @@ def test_a_turn_that_begins_while_its_end_is_heard_is_not_forgotten(
 def test_nor_is_it_when_nobody_else_waits_any_more(bench: Pieces, low: Channel) -> None:
     bench.announce(low, 0)
     bench.pieces(low, given=2, ended=1, opened=1, closed=1)
-    bench.arbiter.heard(low, Message(RELEASE, low.seq, frame=True), MS)
+    bench.arbiter.heard(low, Message(RELEASE, low.request.seq, frame=True), MS)
     assert is_leased(low)
     assert is_open(low)
 
@@ -294,7 +294,7 @@ def test_nor_is_one_that_was_asked_for_before_the_end_of_the_last_was_heard(
     bench.ask(high, MS)
     bench.run_until(2 * MS)
     assert is_leased(high)
-    bench.arbiter.heard(low, Message(RELEASE, low.seq, frame=rests), 2 * MS)
+    bench.arbiter.heard(low, Message(RELEASE, low.request.seq, frame=rests), 2 * MS)
     bench.rest(high, 3 * MS)
     assert is_leased(low)
 
@@ -307,7 +307,7 @@ def test_who_withdraws_is_told_to_ask_again(bench: Pieces, low: Channel, high: C
     assert not is_known(low)
     bench.announce(low, 3 * MS)
     assert is_known(low)
-    bench.hear(low, WITHDRAW, low.seq, 4 * MS)
+    bench.hear(low, WITHDRAW, low.request.seq, 4 * MS)
     assert not is_known(low)
 
 
@@ -329,7 +329,7 @@ def test_a_gate_that_was_closed_in_advance_for_nothing_is_opened_again(ticking: 
     ticking.ask(high, 11 * MS)
     assert not is_leased(low)
     assert not is_open(low)
-    ticking.hear(high, WITHDRAW, high.seq, 12 * MS)
+    ticking.hear(high, WITHDRAW, high.request.seq, 12 * MS)
     ticking.run_until(20 * MS)
     assert is_leased(low)
     assert is_open(low)
@@ -404,16 +404,16 @@ def test_what_was_seen_is_not_heard_again(looking: Pieces, low: Channel, high: C
     looking.arbiter.glance(0)
     looking.gate(low)
     looking.arbiter.glance(1)
-    index = high.index
-    message = Message(SUBMIT, high.seq + 1, units=asks)
+    index = high.request.index
+    message = Message(SUBMIT, high.request.seq + 1, units=asks)
     looking.arbiter.heard(high, message, 2)
     assert is_leased(high)
-    assert high.index == index
+    assert high.request.index == index
     assert looking.granted == []
-    message = Message(SUBMIT, high.seq + 1, units=looking.gate(high))
+    message = Message(SUBMIT, high.request.seq + 1, units=looking.gate(high))
     looking.arbiter.heard(high, message, 3)  # one that was not seen
-    assert high.asks == message.units
-    assert high.index == index, "it has its turn, and goes on"
+    assert high.request.asks == message.units
+    assert high.request.index == index, "it has its turn, and goes on"
     assert is_leased(high)
     assert not looking.arbiter.glance(4), "nor is what was heard seen"
 
@@ -500,7 +500,7 @@ def test_a_turn_that_was_taken_back_is_over_with_its_job(
     looking.job_over(low)
     assert looking.arbiter.glance(2)
     assert is_leased(high)
-    assert low.overdue == 0
+    assert low.account.overdue == 0
 
 
 def test_the_last_look_comes_after_it_was_said(looking: Pieces, low: Channel) -> None:
@@ -569,7 +569,7 @@ def test_whatever_pages_say_the_others_get_their_turns(
             bench.announce(honest, now_ns)
             now_ns += 1000 * MS
             bench.run_until(now_ns)
-            assert ("honest", honest.seq) in bench.granted
+            assert ("honest", honest.request.seq) in bench.granted
             bench.job_over(honest)
             bench.rest(honest, now_ns)
         for channel in (*liars, honest):

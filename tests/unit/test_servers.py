@@ -440,7 +440,9 @@ def test_any_order_of_words_keeps_the_rules_of_the_engine(
             desk.leave(channel, now_ns)
         else:
             kind = pick.choice((SUBMIT, SUBMIT, COMPLETE, RELEASE, WITHDRAW))
-            desk.hear(channel, kind, pick.choice((channel.seq, channel.seq + 1)), now_ns)
+            desk.hear(
+                channel, kind, pick.choice((channel.request.seq, channel.request.seq + 1)), now_ns
+            )
     assert entered > 100
     assert len(desk.granted) > 200
     desk.close()

@@ -444,7 +444,7 @@ def played(
             act(bench, channels[who], action, number, now_ns)
             assert sum(task.gpu_ns for task in tasks if task is not None) <= now_ns
             for channel in channels:
-                if channel.group is not None and channel.online_since_ns is not None:
+                if channel.group is not None and channel.account.since_ns is not None:
                     assert channel.group.charged_ns <= now_ns - channel.group.dispatched_ns
         yield bench
 

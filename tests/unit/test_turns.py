@@ -42,7 +42,7 @@ class Bench(test_arbiter.Bench):
         named = (Prt(holdoff_ns), Overlap(holdoff_ns))
         self.engine = Engine(named=named, observers=[recorder])
         self.arbiter = Arbiter(
-            self.engine, lambda c: self.granted.append((c.name, c.seq)), Bounds(HOLD_NS)
+            self.engine, lambda c: self.granted.append((c.name, c.request.seq)), Bounds(HOLD_NS)
         )
 
     def turner(
@@ -65,7 +65,7 @@ class Bench(test_arbiter.Bench):
         return channel
 
     def ask(self, channel: Channel, at_ns: int) -> None:
-        self.hear(channel, SUBMIT, channel.seq + 1, at_ns)
+        self.hear(channel, SUBMIT, channel.request.seq + 1, at_ns)
 
     def begin(self, channel: Channel, at_ns: int) -> None:
         """Ask, and be on the GPU."""
@@ -92,7 +92,7 @@ class Bench(test_arbiter.Bench):
     def rest(self, channel: Channel, at_ns: int, *, last: bool = True) -> None:
         """It has waited for all of its work."""
         self.idle(channel)
-        self.arbiter.heard(channel, Message(RELEASE, channel.seq, frame=last), at_ns)
+        self.arbiter.heard(channel, Message(RELEASE, channel.request.seq, frame=last), at_ns)
 
     def write(self, channel: Channel, at: int, layout: str, value: int) -> None:
         assert channel.pages is not None
@@ -182,7 +182,7 @@ def test_who_does_not_drain_loses_the_gpu_after_its_bound(bench: Bench) -> None:
     assert not is_leased(high)
     bench.run_until(5 * MS + HOLD_NS)
     assert is_leased(high)
-    assert low.overdue == 1
+    assert low.account.overdue == 1
 
 
 def test_a_lease_that_is_not_used_is_taken_at_once_by_whoever_asks(bench: Bench) -> None:
@@ -500,11 +500,11 @@ def act(bench: Bench, channel: Channel, action: str, now_ns: int) -> None:
     elif action in ("rest", "drain"):
         bench.rest(channel, now_ns, last=action == "rest")
     elif action == "withdraw":
-        bench.hear(channel, WITHDRAW, channel.seq, now_ns)
+        bench.hear(channel, WITHDRAW, channel.request.seq, now_ns)
     elif action == "complete":
-        bench.hear(channel, COMPLETE, channel.seq, now_ns)
+        bench.hear(channel, COMPLETE, channel.request.seq, now_ns)
     elif action == "stray":
-        bench.hear(channel, RELEASE, channel.seq + 7, now_ns)
+        bench.hear(channel, RELEASE, channel.request.seq + 7, now_ns)
 
 
 @settings(max_examples=150, deadline=None)
@@ -531,12 +531,12 @@ def test_whatever_happens_one_has_the_gpu_and_nobody_starves(
     others = [c for c in channels if c is not channels[waiter]]
     for channel in others:  # they are done with everything
         bench.idle(channel)
-        bench.hear(channel, WITHDRAW, channel.seq, now_ns)
+        bench.hear(channel, WITHDRAW, channel.request.seq, now_ns)
         bench.rest(channel, now_ns)
     bench.idle(channels[waiter])
     bench.ask(channels[waiter], now_ns)
     bench.run_until(now_ns + 2_000 * MS)
-    assert channels[waiter].seq in {
+    assert channels[waiter].request.seq in {
         seq for name, seq in bench.granted if name == channels[waiter].name
     }
     assert bench.checker.violations == []

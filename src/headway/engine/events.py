@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from headway.engine.inheritance import Request
+    from headway.engine.jobs import Job
     from headway.engine.model import Group, Task
     from headway.engine.reserves import Reserve
 
@@ -41,6 +42,7 @@ class Observer:
     def shown(self, task: Task, now_ns: int) -> None: ...
     def overdue(self, task: Task, jobs: int, now_ns: int) -> None: ...
     def passed(self, task: Task, groups: int, frames: int, used_ns: int, now_ns: int) -> None: ...
+    def job_ended(self, job: Job, now_ns: int) -> None: ...
     def ended(self, complete: bool, now_ns: int) -> None: ...
 
 
@@ -285,6 +287,23 @@ class Passed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class JobEnded(Event):
+    """A job of this task is over: what it did from its first GPU work after a rest, at `begun_ns`,
+    until it had seen that all of its work was done, at `ended_ns`. This is told some time later,
+    when it is clear that the task rests."""
+
+    kind = "job_ended"
+    task: str
+    number: int
+    begun_ns: int
+    ended_ns: int
+    deadline_ns: int | None
+    waited_ns: int
+    slowdown_permille: int | None
+    missed: bool
+
+
+@dataclass(frozen=True, slots=True)
 class TakenUp(Event):
     """The stream takes up a run that has been going on: at its begin, or after so many records were
     dropped. From here to `Found` the records say what there is, not what happens; a group that
@@ -324,7 +343,7 @@ EVENTS: dict[str, type[Event]] = {
     for cls in (
         Began, TaskAdded, TaskRemoved, PolicySet, Ranked, ReserveSet, Joined, Submitted, Predicted,
         Withdrawn, Dispatched, Charged, Completed, Replenished, Moved, Entered, Left, Focused,
-        Shown, Overdue, Passed, TakenUp, LastUsed, Found, Ended,
+        Shown, Overdue, Passed, JobEnded, TakenUp, LastUsed, Found, Ended,
     )
 }  # fmt: skip
 
@@ -442,6 +461,20 @@ class Recorder(Observer):
 
     def passed(self, task: Task, groups: int, frames: int, used_ns: int, now_ns: int) -> None:
         self.say(Passed, now_ns, task.name, groups, frames, used_ns)
+
+    def job_ended(self, job: Job, now_ns: int) -> None:
+        self.say(
+            JobEnded,
+            now_ns,
+            job.task.name,
+            job.number,
+            job.begun_ns,
+            job.ended_ns,
+            job.deadline_ns,
+            job.waited_ns,
+            None if job.slowdown is None else round(1000 * job.slowdown),
+            job.missed,
+        )
 
     def ended(self, complete: bool, now_ns: int) -> None:
         self.say(Ended, now_ns, complete)

@@ -18,7 +18,8 @@ class Overlap(HoldOff):
     Those get no more work through their gates; what they have in flight and the important group
     share the GPU as the hardware does it (time slices, or MPS). So the wait is bounded by the
     hardware's slice where PRT waits for the end of one long kernel. A device that runs groups one
-    after the other, such as the simulator's, shows the same order as PRT.
+    after the other, such as the simulator's, shows the same order as PRT. Beside a more important
+    task that stands others (`Task.beside`) a group does not wait either.
     """
 
     at_once = True
@@ -26,4 +27,5 @@ class Overlap(HoldOff):
     def admits(self, group: Group, gpu: Gpu, engine: Engine) -> bool:
         if not gpu.online:
             return True
-        return all(other.task.rank > group.task.rank for other in gpu.online)
+        rank = group.task.rank
+        return all(other.task.rank > rank or other.task.beside for other in gpu.online)

@@ -13,18 +13,22 @@ and when pieces may be long in long_pieces.py; how a gate opens before its turn 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from headway.engine.core import Engine
-from headway.engine.model import Group, Lease
+from headway.engine.model import Group, Lease, Task
 from headway.engine.predictors import Signature
-from headway.engine.turns import early_gate, ends, leases
+from headway.engine.profile import DeviceProfile
+from headway.engine.turns import beside, early_gate, ends, leases
 from headway.engine.turns.client import Client
 from headway.engine.turns.early_gate import EarlyGate
 from headway.engine.turns.hold_back import HoldBack
+from headway.engine.turns.jobs import Costs
 from headway.engine.turns.long_pieces import LongPieces
 from headway.engine.turns.online import Online
+from headway.engine.turns.port import JobReport
+from headway.engine.turns.windows import DEFAULT_WINDOW_NS
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,12 @@ class Bounds:
     """Decide only at multiples of this, as GERM does (TimeGraph §6.5); None: at every event."""
     calm_ns: int = 0
     """How long pieces may be that are over when somebody more important is due."""
+    slowdown: float = 0.1
+    """How much longer an important task's jobs may take than alone, if it has no deadline: such a
+    part of what they take."""
+    window_ns: int = DEFAULT_WINDOW_NS
+    """Of a program that takes turns, no more predicted work than this runs on when others go."""
+    profile: DeviceProfile = field(default_factory=DeviceProfile)
 
 
 class Arbiter:
@@ -74,7 +84,7 @@ class Arbiter:
         self.online.settle(now_ns)
         self._by_task.pop(task.name, None)
         self._turners.pop(client, None)
-        self.online.end(client, now_ns)
+        self._end(client, now_ns)
         self.engine.advance(now_ns)
         self.engine.remove_task(task, now_ns)
         client.task = None
@@ -88,15 +98,15 @@ class Arbiter:
         """The program asks for its group with this number. `ask`: which of its port's `asks` it is,
         if the program does not wait for the answer; else 0."""
         self.online.settle(now_ns)
-        if ask and client.turns and ask == client.asks:
+        if ask and client.turns and ask == client.request.asks:
             return  # it was seen before it was heard
         if not (ask and ends.will_ask(client)):
-            client.asks = ask or client.asks
+            client.request.asks = ask or client.request.asks
             if ask and ends.goes_again(client):
                 self._job_asks(client, now_ns)
                 return
             self._close_gates(client)
-            client.asked, client.seq = True, seq
+            client.request.awaited, client.request.seq = True, seq
             self._submit(client, signature, now_ns)
         self._job_asks(client, now_ns)
         self.decide(now_ns)
@@ -105,10 +115,10 @@ class Arbiter:
         """The group that was granted is done."""
         self.online.settle(now_ns)
         # Else it lost the GPU meanwhile, and was charged then.
-        if client in self.online.clients and not client.leased and seq == client.seq:
+        if client in self.online.clients and not client.leased and seq == client.request.seq:
             if client.group is not None:
                 client.group.frame = frame
-            self.online.end(client, now_ns)
+            self._end(client, now_ns)
             self.engine.advance(now_ns)
             self._maybe_lease(client, now_ns)
         self.decide(now_ns)
@@ -122,9 +132,11 @@ class Arbiter:
     def withdrew(self, client: Client, seq: int, now_ns: int) -> None:
         """The program went without its grant, which may be on its way."""
         self.online.settle(now_ns)
-        if seq == client.seq and not client.leased:  # else it is about another group: too late
+        if (
+            seq == client.request.seq and not client.leased
+        ):  # else it is about another group: too late
             if client in self.online.clients:
-                self.online.end(client, now_ns)
+                self._end(client, now_ns)
             elif client.task is not None and client.task.waiting is not None:
                 self._withdraw(client, now_ns)
         self.decide(now_ns)
@@ -161,17 +173,17 @@ class Arbiter:
             if port is None or client.task is None:
                 continue
             asks, busy = port.asks, port.busy
-            if asks != client.asks and ends.goes_again(client):
-                client.asks = asks
+            if asks != client.request.asks and ends.goes_again(client):
+                client.request.asks = asks
                 self._job_asks(client, now_ns)
-            elif asks != client.asks and busy and not ends.will_ask(client):
-                client.asks, changed = asks, True
+            elif asks != client.request.asks and busy and not ends.will_ask(client):
+                client.request.asks, changed = asks, True
                 self.online.settle(now_ns)
                 self._close_gates(client)
                 self._submit(client, 0, now_ns)
                 self._job_asks(client, now_ns)
-            elif not busy and ends.rests(client, port):
-                client.asks, changed = asks, True
+            elif not busy and ends.rests(client, port, now_ns):
+                client.request.asks, changed = asks, True
                 if self.bounds.tick_ns is None:  # first: the GPU may have nothing to do
                     self._early_gate.job_over(client, now_ns)
                 self.online.settle(now_ns)
@@ -193,31 +205,75 @@ class Arbiter:
         if task is None or (task.reserve is not None and task.reserve.budget_ns <= 0):
             return
         self._early_gate.asked(task)
+        if task.beside:
+            return
         for holder in self.online.clients:
             less = holder.task is not None and holder.task.rank > task.rank
             if less and holder.turns and holder.leased and holder.port is not None:
                 holder.port.set_lease(False)
 
     def _job_asks(self, client: Client, now_ns: int) -> None:
-        if self._back.asked(client, now_ns):
+        """It asks for a turn: does a job begin, or is it in the middle of one?"""
+        port = client.port
+        if not client.turns or port is None:
+            return
+        known = client.jobs.begun
+        began = not port.jobs_begun and client.jobs.asked(port.paused, now_ns)
+        self.look_at_jobs(client, now_ns)
+        if began or client.jobs.begun != known:
             self._long_pieces.tell()
             if self.bounds.tick_ns is None:
                 self._early_gate.job_began(client, now_ns)
+
+    def look_at_jobs(self, client: Client, now_ns: int) -> None:
+        """Have everybody hear of jobs that are over: the program keeps records of the last ones."""
+        port, task = client.port, client.task
+        if not client.turns or port is None or task is None:
+            return
+        for number, report in client.jobs.look(port, now_ns):
+            self._job_ended(client, number, report, now_ns)
+        if port.jobs_begun:
+            side_by_side = client.company.side_by_side
+            window_ns = self.bounds.window_ns
+            handover_ns = self.bounds.profile.handover_ns(window_ns, side_by_side=side_by_side)
+            loss_ns = int(handover_ns / self.bounds.slowdown)
+            client.jobs.learn(port, Costs(handover_ns, loss_ns), task.period_ns)
+
+    def _job_ended(self, client: Client, number: int, report: JobReport, now_ns: int) -> None:
+        job = beside.judge(client, number, report, self.bounds.slowdown)
+        self.engine.tell("job_ended", job, at_ns=now_ns)
+        level = beside.level_of(client)
+        if level != job.task.beside:
+            self._stand(client, job.task, level, now_ns)
+
+    def _stand(self, client: Client, task: Task, level: float, now_ns: int) -> None:
+        """The task stands others beside its jobs for such a part of the time. If that is none any
+        more, either it has the GPU for itself from now on, or, if it is in no job, has to ask."""
+        task.beside = level
+        if level or not client.goes_on or client.port is None:
+            return
+        others = [c for c in self.online.clients if c.goes_on and c is not client]
+        if client.port.busy:
+            for other in others:
+                if other.task is not None and other.task.rank > task.rank:
+                    self._revoke(other, now_ns)
+        elif others:
+            self._revoke(client, now_ns)
 
     def _submit(self, client: Client, said: Signature, now_ns: int) -> None:
         task = client.task
         assert task is not None
         # Whatever was online is over: a program sends one group at a time, and asks under a lease
         # only if it could not see it yet.
-        self.online.end(client, now_ns)
+        self._end(client, now_ns)
         if task.waiting is not None:
             self.engine.withdraw(task, now_ns)
         self.engine.advance(now_ns)
         # Equal hashes of different programs are different groups.
         signature = (*client.owner, said)
         deadline_ns = None if client.deadline_ns is None else now_ns + client.deadline_ns
-        group = Group(task, client.index, deadline_ns=deadline_ns, signature=signature)
-        client.index += 1
+        group = Group(task, client.request.index, deadline_ns=deadline_ns, signature=signature)
+        client.request.index += 1
         client.group = group
         self.engine.submit(group, now_ns)
         if client.turns and client.port is not None:
@@ -231,6 +287,8 @@ class Arbiter:
                 return  # it says so of the turn before
             # It had begun with the asking, and was done before the answer.
             self._withdraw(client, now_ns)
+        if client.goes_on and client.turns and not leases.take_idle(client):
+            return  # it goes on, and what it said was of the job before
         if client.turns and rests:
             self._part_beside(client, now_ns)
             if self.bounds.tick_ns is None:
@@ -240,10 +298,23 @@ class Arbiter:
         if not client.turns or task.waiting is not None:  # or it has begun again meanwhile
             return
         if rests:
-            self._back.rests(client, now_ns)
+            self._job_rests(client, now_ns)
             self.engine.rest(task, now_ns)
             self.engine.advance(now_ns)
             self._maybe_lease(client, now_ns)
+
+    def _job_rests(self, client: Client, now_ns: int) -> None:
+        if client.port is not None and client.port.jobs_begun:
+            self.look_at_jobs(client, now_ns)
+            return
+        over = client.jobs.rested(now_ns)
+        if over is not None:
+            self._job_ended(client, *over, now_ns)
+
+    def _end(self, client: Client, now_ns: int) -> None:
+        """Whatever the client has online is over."""
+        beside.left(client, now_ns)
+        self.online.end(client, now_ns)
 
     def _withdraw(self, client: Client, now_ns: int) -> None:
         """It waits no longer; if it does after all, it has to say so."""
@@ -278,6 +349,7 @@ class Arbiter:
             group = self.engine.dispatch(now_ns)
         self._early_gate.decided()
         self.online.set_bounds(now_ns)
+        beside.notice(self.online.clients, now_ns)
         ends.set_at_once(self._turners, self.online.clients)
         if self.bounds.tick_ns is None:
             self._back.review(now_ns)
@@ -291,22 +363,19 @@ class Arbiter:
             if holder.turns and not ends.drains(holder, now_ns):
                 self._part(holder, now_ns)
             return
+        review_ns = None
         if holder.turns:
-            holder.keep_ns = ends.ends_ns(self.engine, holder, now_ns)
+            review_ns = ends.ends_ns(self.engine, holder, now_ns)
         elif wanted:
-            holder.keep_ns = leases.keep_until_ns(self.engine, holder, self._waiting(), now_ns)
-        else:
-            holder.keep_ns = None
-        if holder.keep_ns is not None and now_ns >= holder.keep_ns:
+            review_ns = leases.keep_until_ns(self.engine, holder, self._waiting(), now_ns)
+        leases.review_at(holder, review_ns)
+        if review_ns is not None and now_ns >= review_ns:
             self._revoke(holder, now_ns)
         elif holder.turns and holder.port is not None:
             holder.port.keep_lease()
 
     def _want(self, holder: Client, wanted: bool, now_ns: int) -> None:
-        if wanted and holder.wanted_ns is None:
-            holder.wanted_ns = now_ns
-        elif not wanted:
-            holder.wanted_ns = None
+        leases.want(holder, wanted, now_ns)
         if holder.port is not None:
             on = ends.is_wanted(self.engine, holder, self.online.clients)
             seen = self._looking and self.bounds.tick_ns is None
@@ -318,10 +387,10 @@ class Arbiter:
         self.online.go(client, now_ns)
         if client.turns:
             self._lend(client, now_ns)
-        client.groups += 1
+        client.request.groups += 1
         self.grants += 1
-        if client.asked:
-            client.asked = False
+        if client.request.awaited:
+            client.request.awaited = False
             self._grant(client)
 
     def tick(self, now_ns: int) -> None:
@@ -332,8 +401,8 @@ class Arbiter:
         self.online.settle(now_ns)
         if self.engine.queue.entries:
             for client in list(self.online.clients):
-                if client.bound_ns is not None and now_ns >= client.bound_ns:
-                    client.overdue += 1
+                if client.account.bound_ns is not None and now_ns >= client.account.bound_ns:
+                    self.online.is_overdue(client)
                     self._part(client, now_ns)
         self.pump(now_ns)
 
@@ -344,11 +413,11 @@ class Arbiter:
         if not self._looking:  # else it is looked at with the port
             times.append(self._early_gate.next_ns)
         times.append(self.engine.next_timer_ns())
-        times.extend(c.keep_ns for c in online if c.leased and not c.revoked)
+        times.extend(c.lease.review_ns for c in online if c.goes_on)
         times.extend(ends.period_ends_ns(c) for c in online)
         wanted = bool(self.engine.queue.entries)
         if wanted:
-            times.extend(client.bound_ns for client in online)
+            times.extend(client.account.bound_ns for client in online)
         drains = [c for c in online if c.turns and c.revoked]
         if drains and wanted:
             look_ns = ends.DRAIN_SPIN_NS if self._looking else ends.DRAIN_NS
@@ -364,12 +433,12 @@ class Arbiter:
         """A turn that was taken back is over. What waits on the GPU for the next one asks for it:
         its program may have nothing to say for long. One that gets nothing done has to say
         something first, or turn after turn would be its own."""
-        self.online.end(holder, now_ns)
+        self._end(holder, now_ns)
         port = holder.port
         if not holder.turns or port is None or not port.pending:
             return
-        if port.asks != holder.asks or not ends.is_over(holder, now_ns):
-            holder.asks = port.asks
+        if port.asks != holder.request.asks or not ends.is_over(holder, now_ns):
+            holder.request.asks = port.asks
             self._submit(holder, 0, now_ns)
 
     def _part_beside(self, client: Client, now_ns: int) -> None:
@@ -401,8 +470,8 @@ class Arbiter:
                 return
             if leases.patience_ends_ns(self.engine, client) <= now_ns:
                 return
-        client.group = Lease(task, client.index)
-        client.index += 1
+        client.group = Lease(task, client.request.index)
+        client.request.index += 1
         self.engine.submit(client.group, now_ns)
         decided = self.engine.dispatch(now_ns)
         if decided is not client.group:  # its policy lets it wait, or another one's comes first
@@ -419,10 +488,10 @@ class Arbiter:
         self.leases += 1
         if client.turns and self.bounds.tick_ns is None:
             self._back.hold(client, now_ns)
-        leases.begin(client, now_ns)
+        self.online.lend(client, now_ns)
         if client.turns:
             self._want(client, bool(self.engine.queue.entries), now_ns)
-            client.keep_ns = ends.ends_ns(self.engine, client, now_ns)
+            leases.review_at(client, ends.ends_ns(self.engine, client, now_ns))
 
     def settle(self, now_ns: int) -> None:
         """Bring budgets up to date: call this before a reserve changes, or periods that are over
@@ -433,21 +502,19 @@ class Arbiter:
     def take_back(self, client: Client, now_ns: int) -> None:
         """Its circumstances changed, say by a reserve: it must ask for every group again. A new
         reserve has no periods that are over."""
-        client.booked_ns = max(client.booked_ns, now_ns)
-        if client.leased and not client.revoked:
+        self.online.has_new_reserve(client, now_ns)
+        if client.goes_on:
             self._revoke(client, now_ns)
 
     def _revoke(self, holder: Client, now_ns: int) -> None:
         """Take a lease back. If its holder is not using it, that is all; else it will say so."""
         port = holder.port
-        if port is not None:
-            port.set_lease(False)
-        holder.revoked, holder.revoked_ns = True, now_ns
+        leases.revoke(holder, now_ns)
         self.online.bound(holder, now_ns)
         if port is None or not port.busy:
             # Its hold-off is over with the lease; a GPU of its own is not to wait for it once more.
             rests = holder.turns or any(client.turns for client in self._waiting())
-            self.online.end(holder, now_ns)
+            self._end(holder, now_ns)
             if rests and holder.task is not None:
                 self.engine.rest(holder.task, now_ns)
 

@@ -57,10 +57,9 @@ class PeriodEstimator:
         self.period_ns = period_ns or 0
         self.lead_ns = 0 if period_ns is None else min(LEAD_NS, period_ns // LEAD_PART)
 
-    def ended(self, now_ns: int) -> None:
-        """The job that began last did."""
-        if self._last_ns is not None:
-            self._lengths.append(now_ns - self._last_ns)
+    def lasted(self, length_ns: int) -> None:
+        """A job took so long."""
+        self._lengths.append(length_ns)
 
     @property
     def soonest_ns(self) -> int | None:

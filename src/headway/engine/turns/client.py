@@ -1,70 +1,143 @@
-"""A client: one program at the gate, as those see it who decide about turns."""
+"""A client: one program at the gate, as those see it who decide about turns.
+
+Each part of what is known of a client is written to by one module alone, which is named with it.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from headway.engine.controllers import Controller
 from headway.engine.model import Group, Task
-from headway.engine.turns.arrivals import PeriodEstimator
+from headway.engine.turns.jobs import Jobs
 from headway.engine.turns.port import Owner, Port
+
+
+@dataclass(slots=True)
+class Request:
+    """What a client asks for (arbiter.py)."""
+
+    seq: int = 0
+    """The number that the program gave its last group."""
+    index: int = 0
+    """How many groups the engine was given for it."""
+    asks: int = 0
+    """Of the turns that its port shows as asked for, the last that was seen."""
+    awaited: bool = False
+    """The program waits for a message that it may go. Else what it has on the GPU waits."""
+    groups: int = 0
+    """How often it was let go."""
+
+
+@dataclass(slots=True)
+class LeaseState:
+    """A grant that lasts until it is taken back (leases.py)."""
+
+    held: bool = False
+    """What the client has online is a lease."""
+    revoked: bool = False
+    """The lease was taken back, and the program may still be using the GPU."""
+    revoked_ns: int | None = None
+    since_ns: int = 0
+    review_ns: int | None = None
+    """When the lease has to be looked at again."""
+    wanted_ns: int | None = None
+    """Since when others wait for its end."""
+    passed: int = 0
+    """Groups that had passed when it began,"""
+    paused: int = 0
+    """pauses that there had been,"""
+    jobs: int = 0
+    """and jobs that had begun."""
+    told_ns: int = 0
+    told: tuple[int, int, int] = (0, 0, 0)
+    """Groups, frames and GPU time under leases that observers have heard of, and when."""
+
+
+@dataclass(slots=True)
+class Account:
+    """What a client has on the GPU, and is charged for (online.py)."""
+
+    since_ns: int | None = None
+    """When it went online; None: it is not."""
+    bound_ns: int | None = None
+    """When it loses the GPU, while others wait for it."""
+    booked_ns: int = 0
+    """Until when its turn is charged for: when it began, then ends of its reserve's periods."""
+    used_ns: int = 0
+    """GPU time that the program had said it used before what is charged now."""
+    overdue: int = 0
+    """How often it kept the GPU too long."""
+
+
+@dataclass(slots=True)
+class SignsOfLife:
+    """What was last seen to change in what a program says (ends.py)."""
+
+    seen: tuple[int | bytes, ...] = ()
+    ns: int = 0
+
+
+@dataclass(slots=True)
+class Held:
+    """When a client's pieces do not begin though it has a lease (hold_back.py)."""
+
+    until_ns: int = 0
+    spared_ns: int = 0
+    """Until when they are not held back again."""
+
+
+@dataclass(slots=True)
+class Company:
+    """Who is on the GPU beside the client, and how many it stands (beside.py)."""
+
+    controller: Controller
+    until_ns: int | None = -1
+    """When it last had others beside it; None: it has."""
+    side_by_side: bool = False
+    """The hardware runs its work beside that of others, as under MPS, not in time slices."""
 
 
 class Client:
     """One program's way onto the GPU. Until it has said who it is it has no task."""
 
-    def __init__(self, process: int, now_ns: int) -> None:
+    def __init__(self, process: int, now_ns: int, controller: Controller | None = None) -> None:
         self.process = process
         """Clients of one process are not in each other's way."""
         self.task: Task | None = None
         self.port: Port | None = None
-        self.seq = 0
-        """The group it submitted last."""
-        self.index = 0
         self.group: Group | None = None
         """What it waits with, or what is online for it."""
-        self.online_since_ns: int | None = None
-        self.bound_ns: int | None = None
-        """When it loses the GPU, while others wait for it."""
-        self.since_lease_ns = 0
-        self.keep_ns: int | None = None
-        """While others wait: when the lease has to be looked at again."""
-        self.leased = False
-        """The online group is a lease: everything it does until it is taken back."""
-        self.revoked = False
-        """The lease was taken back, and it is still busy."""
-        self.revoked_ns: int | None = None
-        self.asks = self.jobs = 0
-        """What of its port the arbiter has seen: turns asked for, and jobs done."""
-        self.asked = False
-        """It waits for a message that it may go; else what it has on the GPU waits."""
-        self.booked_ns = 0
-        """Until when its turn is charged for: when it began, then ends of its reserve's periods."""
-        self.used_before_ns = self.passed_before = self.jobs_before = 0
-        """What it said when its lease began."""
         self.turns = False
-        """A grant is a lease, and it says when it is done with it (ends.py)."""
-        self.beside = False
-        """Its work may run side by side with that of others, as under MPS, not in time slices."""
-        self.job: int | None = None
-        """Of one who takes turns: the job that began last, as a count of those before it; None: it
-        has rested since."""
-        self.period: PeriodEstimator | None = None
-        self.held_until_ns = self.spared_ns = 0
-        """Until when its pieces do not begin, and until when they are not held back again."""
-        self.wanted_ns: int | None = None
-        """Since when others wait for its turn to be over."""
-        self.progress: tuple[int | bytes, ...] = ()
-        self.progress_ns = now_ns
-        self.deadline_ns: int | None = None
-        """Of a job, from its first work on."""
-        self.told_ns = 0
-        self.told = (0, 0, 0)
-        """Groups, frames and GPU time under a lease that observers have heard of, and when."""
+        """A grant is a lease to it, and it says when it is done with that."""
         self.serves = False
         """Others wait for what it does, so it must not keep the GPU while it has nothing to do."""
-        self.groups = 0
-        self.overdue = 0
-        """How often it kept the GPU too long."""
+        self.deadline_ns: int | None = None
+        """How long a job may take."""
+        self.request = Request()
+        self.lease = LeaseState()
+        self.account = Account()
+        self.signs = SignsOfLife(ns=now_ns)
+        self.jobs = Jobs()
+        self.held = Held()
+        self.company = Company(controller or Controller())
 
     @property
     def owner(self) -> Owner:
         """Whose its groups are: equal signatures of one owner mean the same work."""
         return (self.process,)
+
+    @property
+    def leased(self) -> bool:
+        """What it has online is a lease: everything it does until that is taken back."""
+        return self.lease.held
+
+    @property
+    def revoked(self) -> bool:
+        """Its lease was taken back, and it may still be using the GPU."""
+        return self.lease.revoked
+
+    @property
+    def goes_on(self) -> bool:
+        """It has a lease that was not taken back."""
+        return self.lease.held and not self.lease.revoked

@@ -30,7 +30,7 @@ LOOK_NS = 100_000
 
 def tells(holder: Client) -> bool:
     """Whether a mark behind its job's work is of use: others may go beside the rest."""
-    return holder.beside and holder.task is not None and holder.task.policy.at_once
+    return holder.company.side_by_side and holder.task is not None and holder.task.policy.at_once
 
 
 class EarlyGate:
@@ -62,14 +62,14 @@ class EarlyGate:
     def job_began(self, client: Client, now_ns: int) -> None:
         """By somebody who asks for a turn; while a more important one has its, that is what is
         waited for."""
-        task, lengths_ns = client.task, client.period.lengths_ns if client.period else None
+        task, lengths_ns = client.task, client.jobs.arrivals.lengths_ns
         running = None if self._job is None else self._job[0].task
         if task is None or (
             running is not None and running is not task and running.rank < task.rank
         ):
             return
         self._job = self.next_ns = None
-        if client.beside or not task.policy.at_once:
+        if client.company.side_by_side or not task.policy.at_once:
             return
         if lengths_ns is not None and lengths_ns[0] <= SHORT_NS:
             shortest_ns, longest_ns = lengths_ns

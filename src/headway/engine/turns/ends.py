@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable
 
 from headway.engine.core import Engine
 from headway.engine.ledger import MAX_STEPS
-from headway.engine.model import Task
+from headway.engine.model import Rank, Task
 from headway.engine.turns.client import Client
 from headway.engine.turns.port import Port
 
@@ -29,6 +29,8 @@ PAUSE_NS = 300_000
 """Equals that pause for less than this within their slice keep their turn."""
 LOOK_NS = 5_000_000
 """How soon a turn that is in use is looked at again while less important ones wait."""
+LEAST_LOOK_NS = 500_000
+"""The same at least where the program may pause without saying so, as it does inside a job."""
 WAKE_NS = 2_000_000
 """How long a program may take to begin a turn that it has waited for."""
 TRAIL_NS = 100_000
@@ -54,28 +56,40 @@ def ends_ns(engine: Engine, holder: Client, now_ns: int) -> int | None:
     left_ns = budget_left_ns(holder, now_ns)
     if left_ns is not None:
         times.append(now_ns if _is_left(holder) else now_ns + left_ns)
-    if engine.queue.entries:
-        times.append(_wanted_ns(engine, holder, now_ns))
+    best_rank = pressing_rank(engine)
+    if best_rank is not None:
+        times.append(_wanted_ns(engine, holder, best_rank, now_ns))
     return min(times, default=None)
 
 
-def _wanted_ns(engine: Engine, holder: Client, now_ns: int) -> int:
+def pressing_rank(engine: Engine) -> Rank | None:
+    """The best rank of those who wait and can have nobody beside them, if there are such."""
+    ranks = (group.task.rank for group in engine.ready() if not group.task.beside)
+    return min(ranks, default=None)
+
+
+def _wanted_ns(engine: Engine, holder: Client, best_rank: Rank, now_ns: int) -> int:
     task, port = holder.task, holder.port
     if task is None or port is None:
         return now_ns
-    best_rank = engine.best_ready_rank()
-    if best_rank < task.rank or (task.rule.per_group and port.report.jobs != holder.jobs_before):
+    if best_rank < task.rank or (task.rule.per_group and jobs_of(port) != holder.lease.jobs):
         return now_ns  # or its rank was that of a job that is over: it asks again
     equal = best_rank == task.rank
-    slice_ns = holder.since_lease_ns + _slice_ns(engine, task)
+    slice_ns = holder.lease.since_ns + _slice_ns(engine, task)
     if not port.busy:
-        if (port.passed, port.jobs) == (holder.passed_before, holder.jobs):
+        if (port.passed, port.paused) == (holder.lease.passed, holder.lease.paused):
             # it may not have woken up yet
-            return holder.since_lease_ns + WAKE_NS
-        return min(slice_ns, port.last_ns + PAUSE_NS) if equal else now_ns
+            return holder.lease.since_ns + WAKE_NS
+        pause_ns = holder.jobs.gives_up_ns(port, now_ns)
+        if equal:
+            return min(slice_ns, max(pause_ns, port.last_ns + PAUSE_NS))
+        return now_ns if is_over(holder, now_ns) else pause_ns
     if equal:
         return slice_ns if slice_ns <= now_ns else min(slice_ns, now_ns + PAUSE_NS)
-    return now_ns if is_over(holder, now_ns) else now_ns + LOOK_NS
+    if is_over(holder, now_ns):
+        return now_ns
+    keep_ns = holder.jobs.keep_ns
+    return now_ns + (min(max(keep_ns, LEAST_LOOK_NS), LOOK_NS) if keep_ns else LOOK_NS)
 
 
 def _slice_ns(engine: Engine, task: Task) -> int:
@@ -99,9 +113,10 @@ def is_wanted(engine: Engine, holder: Client, online: Collection[Client]) -> boo
     beside it whose turn was taken back will want it again."""
     if holder.task is None:
         return False
-    if not engine.queue.entries:
+    best_rank = pressing_rank(engine)
+    if best_rank is None:
         return any(will_ask(other) for other in online if other is not holder)
-    return engine.best_ready_rank() != holder.task.rank
+    return best_rank != holder.task.rank
 
 
 def will_ask(holder: Client) -> bool:
@@ -116,7 +131,7 @@ def goes_again(client: Client) -> bool:
     port = client.port
     if port is None or not port.gated or not port.shows_lease:
         return False
-    return client.leased and not client.revoked
+    return client.goes_on
 
 
 def has_stopped(holder: Client, now_ns: int) -> bool:
@@ -135,8 +150,8 @@ def budget_left_ns(holder: Client, now_ns: int) -> int | None:
     if task is None or port is None or task.reserve is None:
         return None
     charged_ns = 0 if holder.group is None else holder.group.charged_ns
-    waited_ns = 0 if holder.wanted_ns is None else now_ns - holder.wanted_ns
-    said_ns = min(port.used_ns - holder.used_before_ns, now_ns - holder.since_lease_ns)
+    waited_ns = 0 if holder.lease.wanted_ns is None else now_ns - holder.lease.wanted_ns
+    said_ns = min(port.used_ns - holder.account.used_ns, now_ns - holder.lease.since_ns)
     used_ns = max(said_ns, waited_ns) - charged_ns
     return max(0, task.reserve.budget_ns - max(0, used_ns))
 
@@ -146,7 +161,7 @@ def _is_left(holder: Client) -> bool:
     port = holder.port
     if port is None or port.busy:
         return False
-    return holder.booked_ns > max(holder.since_lease_ns, port.last_ns)
+    return holder.account.booked_ns > max(holder.lease.since_ns, port.last_ns)
 
 
 def period_ends_ns(holder: Client) -> int | None:
@@ -154,7 +169,7 @@ def period_ends_ns(holder: Client) -> int | None:
     if not (holder.turns and holder.leased) or holder.task is None or holder.task.reserve is None:
         return None
     reserve = holder.task.reserve
-    before = max(0, (holder.booked_ns - reserve.anchor_ns) // reserve.period_ns)
+    before = max(0, (holder.account.booked_ns - reserve.anchor_ns) // reserve.period_ns)
     return reserve.anchor_ns + (before + 1) * reserve.period_ns
 
 
@@ -179,10 +194,10 @@ def used_by_now_ns(holder: Client, lasted_ns: int) -> int:
     if port is None:
         return 0
     page = port.report
-    said_ns = max(0, page.used_ns - holder.used_before_ns)
+    said_ns = max(0, page.used_ns - holder.account.used_ns)
     if not page.drains:
         return said_ns
-    pieces = max(1, page.passed - holder.passed_before - 1)
+    pieces = max(1, page.passed - holder.lease.passed - 1)
     piece_ns = page.piece_ns if page.gated else said_ns // pieces
     flight_ns = max(piece_ns, port.window_ns) if said_ns else lasted_ns
     return max(said_ns, min(lasted_ns, said_ns + flight_ns))
@@ -200,7 +215,7 @@ def drains(holder: Client, now_ns: int) -> bool:
     if (page.unmarked or page.marked) and not holder.port.pending:
         return True
     likely_ns = max(holder.port.window_ns, page.piece_ns) * 5 // 4 + TRAIL_NS
-    return holder.revoked_ns is not None and now_ns < holder.revoked_ns + likely_ns
+    return holder.lease.revoked_ns is not None and now_ns < holder.lease.revoked_ns + likely_ns
 
 
 def set_at_once(turners: Iterable[Client], online: Collection[Client]) -> None:
@@ -210,25 +225,35 @@ def set_at_once(turners: Iterable[Client], online: Collection[Client]) -> None:
         if task is None or port is None or not task.policy.at_once:
             continue
         funded = task.reserve is None or task.reserve.budget_ns > 0
-        first = all(c.task is None or c.task.rank > task.rank for c in online)
+        first = all(c.task is None or c.task.beside or c.task.rank > task.rank for c in online)
         port.set_at_once(funded and first and client not in online)
 
 
-def rests(client: Client, port: Port) -> bool:
-    """Of one that is not busy: whether it was, and somebody waits for it or for nothing."""
+def jobs_of(port: Port) -> int:
+    """A number that is another one with each job."""
+    return port.jobs_begun or port.paused
+
+
+def rests(client: Client, port: Port, now_ns: int) -> bool:
+    """Of one that is not busy: whether it was, and gives up its turn, and somebody waits for that
+    or for nothing."""
     if client.leased:
-        return port.jobs != client.jobs and (client.revoked or port.wanted)
-    return client.task is not None and client.task.waiting is not None and not client.asked
+        if port.paused == client.lease.paused or not (client.revoked or port.wanted):
+            return False
+        return client.revoked or now_ns >= client.jobs.gives_up_ns(port, now_ns)
+    return (
+        client.task is not None and client.task.waiting is not None and not client.request.awaited
+    )
 
 
 def is_over(holder: Client, now_ns: int) -> bool:
     """No sign of life for a while, whether the process is stopped or has nothing to do."""
     assert holder.port is not None
     page = holder.port.report
-    seen = (page.passed, page.used_ns, page.jobs, page.pieces)
-    if seen != holder.progress:
-        holder.progress, holder.progress_ns = seen, now_ns
-    still_ns = now_ns - max(holder.progress_ns, holder.since_lease_ns)
+    seen = (page.passed, page.used_ns, page.paused, page.pieces)
+    if seen != holder.signs.seen:
+        holder.signs.seen, holder.signs.ns = seen, now_ns
+    still_ns = now_ns - max(holder.signs.ns, holder.lease.since_ns)
     quiet_ns = HANGING_NS if page.waiting else QUIET_NS
     if page.passed and still_ns >= quiet_ns:  # who never counts what it sends says when it is done
         return True

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from headway.engine.turns.arrivals import PeriodEstimator
 from headway.engine.turns.client import Client
 
 LONG_NS = 1_000_000
 """Shorter pieces are over before they matter; so are those of less than two windows."""
+CYCLE_NS = 4_000_000
+"""Where others get a part of a job's time, so long is from one of their parts to the next: many
+windows, and less than most jobs that are bound by their CPU."""
 SPARED = 4
 """For so many times the lead a holder is not held back again."""
 
@@ -31,24 +33,9 @@ class HoldBack:
         self.next_ns: int | None = None
         """As of the last review: when somebody has to be held back, or no longer."""
 
-    def asked(self, client: Client, now_ns: int) -> bool:
-        """It asks for a turn: does a job begin, or is it in the middle of one?"""
-        if not client.turns or client.port is None or client.job == client.port.jobs:
-            return False
-        client.job = client.port.jobs
-        client.period = client.period or PeriodEstimator()
-        client.period.began(now_ns)
-        return True
-
-    def rests(self, client: Client, now_ns: int) -> None:
-        """The job is over."""
-        if client.job is not None and client.period is not None:
-            client.period.ended(now_ns)
-        client.job = None
-
     def review(self, now_ns: int) -> None:
         """Close and open the gates of those who have the GPU."""
-        holders = [c for c in self._online if c.turns and c.leased and not c.revoked]
+        holders = [c for c in self._online if c.turns and c.goes_on]
         times = [self.hold(holder, now_ns) for holder in holders]
         self.next_ns = min((time for time in times if time is not None), default=None)
 
@@ -57,24 +44,52 @@ class HoldBack:
         port = holder.port
         if port is None:
             return None
+        part = self._part_for(holder)
+        if part < 1:
+            return self._share(holder, part, now_ns)
         expected = list(self._expected(holder)) if _is_long(holder) else []
         here = [times for times in expected if times[0] <= now_ns < times[1]]
-        if here and now_ns >= holder.spared_ns:
-            _, holder.held_until_ns, lead_ns = here[0]
-            holder.spared_ns = holder.held_until_ns + SPARED * lead_ns
-        held = bool(here) and now_ns < holder.held_until_ns
+        if here and now_ns >= holder.held.spared_ns:
+            _, holder.held.until_ns, lead_ns = here[0]
+            holder.held.spared_ns = holder.held.until_ns + SPARED * lead_ns
+        held = bool(here) and now_ns < holder.held.until_ns
         port.hold_back(held)
         if held:
-            return min(holder.held_until_ns, max(until_ns for _, until_ns, _ in here))
+            return min(holder.held.until_ns, max(until_ns for _, until_ns, _ in here))
         return min((since_ns for since_ns, _, _ in expected if since_ns > now_ns), default=None)
+
+    def _part_for(self, holder: Client) -> float:
+        """For which part of the time its pieces may begin, as the jobs are that it is beside."""
+        parts = [
+            other.task.beside
+            for other in self._online
+            if other is not holder
+            and other.task is not None
+            and holder.task is not None
+            and other.task.rank < holder.task.rank
+            and other.goes_on
+            and other.task.beside
+            and other.port is not None
+            and other.port.busy
+        ]
+        return min(parts, default=1.0)
+
+    def _share(self, holder: Client, part: float, now_ns: int) -> int:
+        """Open its gate for such a part of each cycle; when to look again."""
+        assert holder.port is not None
+        begins_ns = now_ns - now_ns % CYCLE_NS
+        closes_ns = begins_ns + int(part * CYCLE_NS)
+        holder.port.hold_back(now_ns >= closes_ns)
+        return closes_ns if now_ns < closes_ns else begins_ns + CYCLE_NS
 
     def _expected(self, holder: Client) -> Iterator[tuple[int, int, int]]:
         """From when until when more important ones are, that are not there yet, and the lead."""
         for client in self._turners:
-            if client.period is not None and _may_take_turn_of(holder, client):
-                times = client.period.expected_ns
-                if client not in self._online and times is not None:
-                    yield *times, client.period.lead_ns
+            arrivals = client.jobs.arrivals
+            times = arrivals.expected_ns
+            if times is None or client in self._online or not _may_take_turn_of(holder, client):
+                continue
+            yield *times, arrivals.lead_ns
 
 
 def _is_long(holder: Client) -> bool:
@@ -91,5 +106,7 @@ def _may_take_turn_of(holder: Client, other: Client) -> bool:
     if holder.task is None or other.task is None or not other.turns:
         return False
     if other.task.rank >= holder.task.rank or other.task.waiting is not None:
+        return False
+    if other.task.beside:
         return False
     return other.task.reserve is None or other.task.reserve.budget_ns > 0

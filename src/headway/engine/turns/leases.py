@@ -8,6 +8,7 @@ ends, which is a lease too, is in ends.py.
 from __future__ import annotations
 
 from headway.engine.core import Engine
+from headway.engine.turns import ends
 from headway.engine.turns.client import Client
 
 FASTEST_NS = 100
@@ -24,25 +25,55 @@ GPU back within a window."""
 
 def begin(client: Client, now_ns: int) -> None:
     """What the client has online is a lease, and its page says so."""
-    client.leased, client.revoked = True, False
-    client.since_lease_ns = client.booked_ns = now_ns
-    if client.port is None:
+    lease, port = client.lease, client.port
+    lease.held, lease.revoked, lease.since_ns = True, False, now_ns
+    if port is None:
         return
-    client.told_ns, client.told = now_ns, client.port.counts
-    client.passed_before, _, used_ns = client.told
-    if client.turns:  # what they used may be said after their end: the next one pays
-        client.jobs = client.port.jobs
-    else:
-        client.used_before_ns = used_ns
-    if client.task is not None and client.task.rule.per_group:
-        client.jobs_before = client.port.report.jobs
-    client.port.set_lease(True)
+    lease.told_ns, lease.told = now_ns, port.counts
+    lease.passed = lease.told[0]
+    if client.turns or (client.task is not None and client.task.rule.per_group):
+        lease.paused, lease.jobs = port.paused, ends.jobs_of(port)
+    port.set_lease(True)
+
+
+def revoke(client: Client, now_ns: int) -> None:
+    """Take a lease back: the program asks for what goes next."""
+    if client.port is not None:
+        client.port.set_lease(False)
+    client.lease.revoked, client.lease.revoked_ns = True, now_ns
+
+
+def take_idle(client: Client) -> bool:
+    """Take the lease of a program that pauses, unless it goes on at this moment: the program says
+    first that it is busy, and looks at its lease then; here it is the other way round."""
+    port = client.port
+    if port is None:
+        return True
+    port.set_lease(False)
+    if port.busy:
+        port.set_lease(True)
+        return False
+    return True
+
+
+def want(client: Client, wanted: bool, now_ns: int) -> None:
+    """Others wait for the lease to end, or no longer."""
+    if not wanted:
+        client.lease.wanted_ns = None
+    elif client.lease.wanted_ns is None:
+        client.lease.wanted_ns = now_ns
+
+
+def review_at(client: Client, time_ns: int | None) -> None:
+    """The lease is looked at again at this time."""
+    client.lease.review_ns = time_ns
 
 
 def end(client: Client) -> None:
     """It asks again, whatever its lease was."""
-    client.leased = client.revoked = False
-    client.wanted_ns = client.keep_ns = client.revoked_ns = None
+    lease = client.lease
+    lease.held = lease.revoked = False
+    lease.wanted_ns = lease.review_ns = lease.revoked_ns = None
     if client.port is not None:
         client.port.set_lease(False)
         if client.turns:
@@ -54,11 +85,11 @@ def tell_passed(engine: Engine, client: Client, now_ns: int) -> None:
     can be more than there was time for."""
     if client.task is None or client.port is None or not client.leased:
         return
-    seen, before = client.port.counts, client.told
-    time_ns = now_ns - client.told_ns
+    seen, before = client.port.counts, client.lease.told
+    time_ns = now_ns - client.lease.told_ns
     most = (time_ns // FASTEST_NS, time_ns // FASTEST_NS, time_ns)
     grown = [max(0, min(s - b, m)) for s, b, m in zip(seen, before, most, strict=True)]
-    client.told_ns, client.told = now_ns, seen
+    client.lease.told_ns, client.lease.told = now_ns, seen
     if any(grown):
         engine.tell("passed", client.task, *grown, at_ns=now_ns)
 
@@ -82,7 +113,7 @@ def keep_until_ns(engine: Engine, holder: Client, waiting: list[Client], now_ns:
     if task is None or port is None:
         return now_ns
     page = port.report
-    last_ns = max(min(page.last_ns, now_ns), holder.since_lease_ns)
+    last_ns = max(min(page.last_ns, now_ns), holder.lease.since_ns)
     pause_ns = task.policy.holdoff_ns if engine.best_ready_rank() > task.rank else 0
     if all(client.turns for client in waiting):
         pause_ns = min(pause_ns, KEEP_FROM_TURNS_NS)

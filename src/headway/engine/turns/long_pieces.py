@@ -31,21 +31,21 @@ class LongPieces:
         for client in self._clients:
             if client.task is not None:
                 levels.setdefault(client.task.priority, []).append(client)
-        above: list[PeriodEstimator | None] = []
+        above: list[PeriodEstimator] = []
         for level in sorted(levels, reverse=True):
             known = self._known_of(above)
             for client in levels[level]:
                 alone = len(levels[level]) == 1 and client.task and client.task.reserve is None
                 if client.turns and client.port is not None:
                     client.port.set_calm(*(known if alone else NOTHING))
-            above.extend(client.period for client in levels[level])
+            above.extend(client.jobs.arrivals for client in levels[level])
 
-    def _known_of(self, habits: list[PeriodEstimator | None]) -> tuple[int, int, int, int]:
+    def _known_of(self, above: list[PeriodEstimator]) -> tuple[int, int, int, int]:
         """How long pieces may be, when the next of these jobs begins, how much later the one after
         that, and how long it takes. Of several who come only the first is known."""
-        regular = [habit for habit in habits if habit is not None and habit.soonest_ns is not None]
-        if not regular or len(regular) != len(habits):
+        regular = [arrivals for arrivals in above if arrivals.soonest_ns is not None]
+        if not regular or len(regular) != len(above):
             return NOTHING
-        first = min(regular, key=lambda habit: habit.soonest_ns or 0)
+        first = min(regular, key=lambda arrivals: arrivals.soonest_ns or 0)
         period_ns = first.period_ns if len(regular) == 1 else 0
         return self._calm_ns, first.soonest_ns or 0, period_ns, first.job_ns

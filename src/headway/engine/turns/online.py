@@ -24,7 +24,19 @@ class Online:
 
     def go(self, client: Client, now_ns: int) -> None:
         self.clients[client] = None
-        client.online_since_ns = now_ns
+        client.account.since_ns = now_ns
+
+    def lend(self, client: Client, now_ns: int) -> None:
+        """What the client has online is a lease."""
+        leases.begin(client, now_ns)
+        client.account.booked_ns = now_ns
+        if client.port is not None and not client.turns:
+            # What one that takes turns used may be said after its end: the next turn pays.
+            client.account.used_ns = client.lease.told[2]
+
+    def has_new_reserve(self, client: Client, now_ns: int) -> None:
+        """A new reserve has no periods that are over."""
+        client.account.booked_ns = max(client.account.booked_ns, now_ns)
 
     def end(self, client: Client, now_ns: int) -> None:
         """Whatever the client has online is over.
@@ -33,39 +45,43 @@ class Online:
         go. One that went beside another, which is still there: until then that one had run."""
         if client not in self.clients:
             return
-        first, beside_ns = next(iter(self.clients)), client.online_since_ns
-        if first is not client and beside_ns is not None and beside_ns > first.booked_ns:
+        first, beside_ns = next(iter(self.clients)), client.account.since_ns
+        if first is not client and beside_ns is not None and beside_ns > first.account.booked_ns:
             self._charge_part(first, beside_ns, now_ns)
         del self.clients[client]
-        group, since_ns = client.group, client.online_since_ns
+        group, since_ns = client.group, client.account.since_ns
         start_ns = now_ns if since_ns is None else max(since_ns, self._finished_ns)
         if client.leased:
             leases.tell_passed(self._engine, client, now_ns)
             said_ns = 0 if client.port is None else client.port.used_ns
             start_ns = max(start_ns, now_ns - self.used_ns(client, now_ns))
-            client.used_before_ns = said_ns
+            client.account.used_ns = said_ns
             if group is not None:
                 start_ns = min(start_ns, now_ns - group.charged_ns)
             leases.end(client)
-        client.group = client.online_since_ns = client.bound_ns = None
+        client.group = client.account.since_ns = client.account.bound_ns = None
         self._finished_ns = now_ns
         if group is not None:
             self._engine.complete(group, start_ns, now_ns)
+
+    def is_overdue(self, client: Client) -> None:
+        """It kept the GPU for longer than it may while others wait."""
+        client.account.overdue += 1
 
     # -- how long they may be there ----------------------------------------------------------
 
     def bound(self, client: Client, now_ns: int) -> None:
         """From now on it has so much time."""
-        client.bound_ns = now_ns + self._hold_ns
+        client.account.bound_ns = now_ns + self._hold_ns
 
     def set_bounds(self, now_ns: int) -> None:
         """A long group harms nobody until somebody waits."""
         if not self._engine.queue.entries:
             for client in self.clients:
-                client.bound_ns = None
+                client.account.bound_ns = None
         else:
             for client in self.clients:
-                if client.bound_ns is None and (client.revoked or not client.leased):
+                if client.account.bound_ns is None and (client.revoked or not client.leased):
                     self.bound(client, now_ns)
 
     # -- what they are charged ---------------------------------------------------------------
@@ -79,7 +95,7 @@ class Online:
             return
         first = next(iter(self.clients))
         for holder, times in ended:
-            holder.booked_ns = times[-1]
+            holder.account.booked_ns = times[-1]
             if holder is first:
                 for until_ns in times:
                     self._charge_part(holder, until_ns, now_ns)
@@ -89,7 +105,7 @@ class Online:
     def _charge_part(self, holder: Client, until_ns: int, now_ns: int) -> None:
         """What it used, as at the end of a turn, and what is on the GPU and was not said yet; no
         more than there was time for, and less what it was charged before."""
-        group, since_ns = holder.group, holder.online_since_ns
+        group, since_ns = holder.group, holder.account.since_ns
         if group is None or since_ns is None:
             return
         lasted_ns = until_ns - max(since_ns, self._finished_ns)
@@ -98,17 +114,17 @@ class Online:
         if amount_ns > 0:
             self._engine.charge(group, amount_ns, until_ns, now_ns)
             for other in self.clients:
-                if other is not holder and other.online_since_ns is not None:
-                    other.online_since_ns = max(other.online_since_ns, until_ns)
+                if other is not holder and other.account.since_ns is not None:
+                    other.account.since_ns = max(other.account.since_ns, until_ns)
 
     def used_ns(self, holder: Client, now_ns: int) -> int:
         """What a lease was used for: what its holder says, and at least the time for which the
         others had to wait for it."""
         said_ns, waited_ns = 0, 0
         if holder.port is not None:
-            said_ns = holder.port.used_ns - holder.used_before_ns
-        if holder.wanted_ns is not None:
-            waited_ns = now_ns - holder.wanted_ns
-        elif holder.bound_ns is not None:
-            waited_ns = now_ns - (holder.bound_ns - self._hold_ns)
+            said_ns = holder.port.used_ns - holder.account.used_ns
+        if holder.lease.wanted_ns is not None:
+            waited_ns = now_ns - holder.lease.wanted_ns
+        elif holder.account.bound_ns is not None:
+            waited_ns = now_ns - (holder.account.bound_ns - self._hold_ns)
         return max(said_ns, waited_ns, 0)

@@ -6,7 +6,40 @@ simulated programs. What a program says is a hint: it may say anything.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class JobReport:
+    """What a program says of one of its jobs."""
+
+    begun_ns: int = 0
+    """When it wanted the GPU for it."""
+    ended_ns: int = 0
+    """When it last had seen that all of its work was done."""
+    deadline_ns: int = 0
+    """As the program itself said; 0: it said nothing."""
+    waited_ns: int = 0
+    """For how long it waited for the GPU,"""
+    held_ns: int = 0
+    """and at its gate."""
+    groups: int = 0
+    pauses: int = 0
+    """How often all of its work was done."""
+    closed: bool = False
+    """It said that the job is over."""
+
+    def bounded(self, now_ns: int) -> JobReport:
+        """The same as far as it is possible: it may say anything."""
+        ended_ns = min(self.ended_ns, now_ns)
+        begun_ns = min(self.begun_ns, ended_ns)
+        waited_ns = min(self.waited_ns, ended_ns - begun_ns)
+        held_ns = min(self.held_ns, ended_ns - begun_ns - waited_ns)
+        return replace(
+            self, begun_ns=begun_ns, ended_ns=ended_ns, waited_ns=waited_ns, held_ns=held_ns
+        )
 
 
 class Report(Protocol):
@@ -29,11 +62,8 @@ class Report(Protocol):
         """When the last of its work was done."""
 
     @property
-    def jobs(self) -> int:
+    def paused(self) -> int:
         """How often all of its work was done, and the program has seen that."""
-
-    @property
-    def misses(self) -> int: ...
 
     @property
     def gated(self) -> bool:
@@ -85,7 +115,7 @@ class Port(Protocol):
         """Turns the program has asked for without waiting for the answer."""
 
     @property
-    def jobs(self) -> int: ...
+    def paused(self) -> int: ...
     @property
     def passed(self) -> int: ...
     @property
@@ -113,6 +143,17 @@ class Port(Protocol):
     @property
     def nears_end(self) -> bool:
         """The program waits for its work, and the GPU has done all but the last copy of it."""
+
+    @property
+    def jobs_begun(self) -> int:
+        """Jobs so far; 0: the program keeps no records of them."""
+
+    def job(self, number: int) -> JobReport:
+        """The record of one of the last jobs, of which 0 was the first."""
+
+    @property
+    def pauses(self) -> Sequence[int]:
+        """How many pauses so far were of each length (see pauses.py)."""
 
     def is_stopped(self) -> bool:
         """Somebody has stopped the process, as Ctrl-Z does."""
@@ -151,6 +192,10 @@ class Port(Protocol):
 
     def set_looks(self, on: bool) -> None:
         """The port is looked at all the time: what is seen there need not be said."""
+
+    def set_jobs(self, rest_ns: int, tell_after: int) -> None:
+        """A pause that is longer than this ends a job. If others wait the program is to say when a
+        job had so many pauses; 0: it need not."""
 
     def set_split(self, split_ns: int) -> None:
         """Groups of more than this are split; 0: none."""

@@ -23,12 +23,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headway.engine.turns.jobs import TOLD
+from headway.engine.turns.port import JobReport
 from headway.engine.units import parse_duration
 from headway.live.api import client
 from headway.live.identity.wishes import parse_reserve
 from headway.live.wire import paths
 from headway.live.wire.protocol import (
     GRANT,
+    JOB,
+    JOB_AT,
+    JOBS_AT,
     MESSAGE_SIZE,
     PAGE,
     RELEASE,
@@ -36,6 +41,7 @@ from headway.live.wire.protocol import (
     TURNS,
     Message,
     build_hello,
+    build_job,
     build_message,
     parse_message,
 )
@@ -164,7 +170,7 @@ class _Channel:
     def __init__(self, wish: dict[str, Any]) -> None:
         self._wish = {key: value for key, value in wish.items() if value is not None}
         self._seq = 0
-        self.jobs = self.misses = 0
+        self._jobs = 0
         self._socket: socket.socket | None = None
         self._again_s = time.monotonic() + AGAIN_S
         self._pause_s = AGAIN_S
@@ -244,12 +250,14 @@ class _Channel:
         except OSError:
             self.close()
 
-    def count(self, late: bool) -> None:
-        """Jobs and misses, for who watches."""
-        self.jobs += 1
-        self.misses += late
+    def count(self, begun_ns: int, deadline_ns: int) -> None:
+        """A job is over: its record, for who watches."""
         if self._socket is not None:
-            struct.pack_into("<QQ", self._page, 584, self.jobs, self.misses)
+            job = JobReport(begun_ns, time.monotonic_ns(), deadline_ns, pauses=1, closed=True)
+            at = JOB_AT + self._jobs % TOLD * JOB.size
+            self._page[at : at + JOB.size] = build_job(job)
+            self._jobs += 1
+            struct.pack_into("<I", self._page, JOBS_AT, self._jobs)
 
     def _set_busy(self, busy: int) -> None:
         struct.pack_into("<I", self._page, 8, busy)
@@ -287,8 +295,7 @@ class _Turns(threading.local):
     def end(self) -> None:
         self._depth -= 1
         if self._depth == 0 and self._channels:
-            took_ns = time.monotonic_ns() - self._since_ns
-            self._channels[-1].count(bool(self._deadline_ns) and took_ns > self._deadline_ns)
+            self._channels[-1].count(self._since_ns, self._deadline_ns)
             self._channels[-1].end()
 
 

@@ -112,7 +112,7 @@ class Clients:
         now_ns = time.monotonic_ns()
         pages = channel.pages = Pages(channel.peer.pid)
         pages.beat(now_ns)
-        channel.beside = mps.may_use(channel.peer.pid)
+        channel.company.side_by_side = mps.may_use(channel.peer.pid)
         channel.task = daemon.registry.enrol(channel, hello, now_ns)
         daemon.arbiter.add(channel)
         daemon.servers.arrived(channel)
@@ -130,7 +130,7 @@ class Clients:
     def grant(self, channel: Channel) -> None:
         """It may go."""
         try:
-            channel.socket.send(build_message(Message(GRANT, channel.seq)))
+            channel.socket.send(build_message(Message(GRANT, channel.request.seq)))
         except OSError:  # gone, or it reads nothing of what it asks for
             drop = partial(self.drop, channel)
             self._daemon.loop.soon(drop, drop)

@@ -72,20 +72,21 @@ def sample(daemon: Daemon, channel: Channel, now_ns: int) -> ClientPage | None:
     task, pages = channel.task, channel.pages
     if task is None or pages is None:
         return None
+    daemon.arbiter.look_at_jobs(channel, now_ns)
     page = pages.report
     used_ns = 0
     if channel.leased:  # no more than is possible, whatever the page says
         used_ns = daemon.arbiter.online.used_ns(channel, now_ns)
-        used_ns = min(used_ns, now_ns - channel.since_lease_ns)
+        used_ns = min(used_ns, now_ns - channel.lease.since_ns)
     daemon.stats.sampled(task, page.frames, used_ns, now_ns)
     return page
 
 
 def running_ns(channel: Channel, now_ns: int) -> int:
     """For how long a group is on the GPU that was asked for; what leases use is sampled."""
-    if channel.leased or channel.online_since_ns is None:
+    if channel.leased or channel.account.since_ns is None:
         return 0
-    return now_ns - channel.online_since_ns
+    return now_ns - channel.account.since_ns
 
 
 def describe_channel(daemon: Daemon, channel: Channel, now_ns: int) -> dict[str, Any]:
@@ -114,15 +115,15 @@ def describe_channel(daemon: Daemon, channel: Channel, now_ns: int) -> dict[str,
         "budget_ns": None if reserve is None else reserve.budget_ns,
         "state": state_of(channel),
         "note": channel.note,
-        "groups": channel.groups,
+        "groups": channel.request.groups,
         "passed": page.passed,
         "free": page.free_groups,
         "implicit": page.implicit,
         "unknown": page.unknown,
         "frames": page.frames,
-        "jobs": page.jobs,
+        "jobs": entry.jobs,
         "gpu_ns": entry.gpu_ns,
-        "overdue": channel.overdue,
+        "overdue": channel.account.overdue,
         "fps": entry.fps,
         "share": stats.share(task, now_ns, running_ns(channel, now_ns)),
         "queued": int(waiting is not None),
@@ -132,7 +133,7 @@ def describe_channel(daemon: Daemon, channel: Channel, now_ns: int) -> dict[str,
         "wait_max_ns": None if waits is None else waits.max_ns,
         "waited_ns": entry.wait_ns,
         "frames_seen": entry.frames,
-        "misses": min(page.misses, page.jobs) if channel.turns else entry.misses,
+        "misses": entry.misses,
     }
 
 
@@ -148,7 +149,7 @@ def state_of(channel: Channel) -> str:
     task = channel.task
     if channel.leased:
         return "leased"
-    if channel.online_since_ns is not None:
+    if channel.account.since_ns is not None:
         return "running"
     if task is not None and task.waiting is not None:
         return "waiting" if task.in_ready_queue else "budget"

@@ -107,7 +107,11 @@ class _Case:
         if head.task is task:
             return {"kind": "own", "ahead": ahead}
         holder = self.by_name[head.task.name]
-        ends_ns = holder.keep_ns if holder.leased and not holder.revoked else holder.bound_ns
+        ends_ns = (
+            holder.lease.review_ns
+            if holder.leased and not holder.revoked
+            else holder.account.bound_ns
+        )
         return {
             "kind": "lease" if holder.leased else "gpu",
             "task": head.task.name,
@@ -115,7 +119,7 @@ class _Case:
             "revoked": holder.revoked,
             "busy": holder.pages is not None and holder.pages.report.busy,
             "compared": (task.rank > head.task.rank) - (task.rank < head.task.rank),
-            "for_ns": now_ns - (holder.online_since_ns or now_ns),
+            "for_ns": now_ns - (holder.account.since_ns or now_ns),
             "in_ns": None if ends_ns is None else ends_ns - now_ns,
             **self._who(head.task.name),
         }

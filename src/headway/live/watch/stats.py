@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from headway.engine.events import Observer
+from headway.engine.jobs import Job
 from headway.engine.model import Gpu, Group, Task
 from headway.live.watch.window import OTHERS, SHORT_SLOTS, SLOT_NS, SLOTS, Cause, Slot, Window
 
@@ -67,7 +68,7 @@ class TaskStats:
         """GPU time of the lease it holds that is counted already."""
         self.gpu_ns = 0
         self.wait_ns = 0
-        self.misses = 0
+        self.jobs = self.misses = 0
         self.frames = 0
         """Those that are believed."""
         self._frames_seen = 0
@@ -188,7 +189,7 @@ class Stats(Observer):
                 entry.leased = False
                 entry.sampled_ns = 0
             self._spend(entry, spent_ns, now_ns)
-            if group.deadline_ns is not None and now_ns > group.deadline_ns:
+            if group.deadline_ns is not None and now_ns > group.deadline_ns and not group.leased:
                 entry.misses += 1
         self._out_of_budget(task, now_ns)
         if gpu.online:
@@ -197,6 +198,13 @@ class Stats(Observer):
         else:
             last = entry if gpu.last_task is task else self._last_on(gpu)
             self._held_by(FREE if last is None else last.keeps, now_ns)
+
+    def job_ended(self, job: Job, now_ns: int) -> None:
+        """Those that nobody saw count as well: they have numbers."""
+        entry = self.tasks.get(job.task)
+        if entry is not None:
+            entry.jobs = max(entry.jobs, job.number + 1)
+            entry.misses += job.missed
 
     def _last_on(self, gpu: Gpu) -> TaskStats | None:
         return None if gpu.last_task is None else self.tasks.get(gpu.last_task)

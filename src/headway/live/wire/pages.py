@@ -12,8 +12,12 @@ import fcntl
 import mmap
 import os
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 
+from headway.engine.turns.jobs import TOLD
+from headway.engine.turns.pauses import BINS
+from headway.engine.turns.port import JobReport
 from headway.live.wire.fence import fence
 from headway.live.wire.protocol import (
     CLIENT_PAGE_SIZE,
@@ -22,6 +26,8 @@ from headway.live.wire.protocol import (
     GIVEN_AT,
     ITS_END,
     ITS_MARK,
+    JOB,
+    JOB_AT,
     JOBS_AT,
     MAGIC,
     MARKS_AT,
@@ -31,11 +37,14 @@ from headway.live.wire.protocol import (
     OPEN_AT,
     OPENED_AT,
     PAGE,
+    PAUSED_AT,
+    PAUSES_AT,
     PIECE_NS_AT,
     VERSION,
     WAITING_AT,
     ClientPage,
     parse_client_page,
+    parse_job,
 )
 
 F_ADD_SEALS = 1033
@@ -61,6 +70,8 @@ _AT_ONCE = 52
 _WAITS = 56
 _LOOKS = 60
 _CALM = 64
+_REST = 96
+_TELL_AFTER = 104
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
@@ -104,12 +115,17 @@ class _Words:
         "at_once",
         "calm",
         "gated",
+        "job",
         "jobs",
         "looks",
         "near",
         "nears",
         "open",
+        "paused",
+        "pauses",
         "piece",
+        "rest",
+        "tell_after",
         "waiting",
         "waits",
         "wanted",
@@ -122,7 +138,12 @@ class _Words:
         self.looks = ctypes.c_uint32.from_address(daemon + _LOOKS)
         self.calm = (ctypes.c_uint64 * 4).from_address(daemon + _CALM)
         self.asks = ctypes.c_uint32.from_address(client + _ASKS)
-        self.jobs = ctypes.c_uint64.from_address(client + JOBS_AT)
+        self.rest = ctypes.c_uint64.from_address(daemon + _REST)
+        self.tell_after = ctypes.c_uint32.from_address(daemon + _TELL_AFTER)
+        self.paused = ctypes.c_uint64.from_address(client + PAUSED_AT)
+        self.jobs = ctypes.c_uint32.from_address(client + JOBS_AT)
+        self.job = client + JOB_AT
+        self.pauses = (ctypes.c_uint32 * BINS).from_address(client + PAUSES_AT)
         self.gated = ctypes.c_uint32.from_address(client + GATED_AT)
         self.open = ctypes.c_uint32.from_address(client + OPEN_AT)
         self.piece = ctypes.c_uint64.from_address(client + PIECE_NS_AT)
@@ -322,8 +343,29 @@ class Pages:
         return self._words.asks.value if self._client else 0
 
     @property
-    def jobs(self) -> int:
+    def paused(self) -> int:
+        return self._words.paused.value if self._client else 0
+
+    @property
+    def jobs_begun(self) -> int:
         return self._words.jobs.value if self._client else 0
+
+    def job(self, number: int) -> JobReport:
+        if not self._client:
+            return JobReport()
+        at = self._words.job + number % TOLD * JOB.size
+        return parse_job(ctypes.string_at(at, JOB.size))
+
+    @property
+    def pauses(self) -> Sequence[int]:
+        """Counted by their length."""
+        return list(self._words.pauses) if self._client else [0] * BINS
+
+    def set_jobs(self, rest_ns: int, tell_after: int) -> None:
+        """Pauses that are longer end a job; with its so-manieth pause a job is taken to be over."""
+        if self._daemon:
+            self._words.rest.value = rest_ns
+            self._words.tell_after.value = tell_after
 
     @property
     def busy(self) -> bool:

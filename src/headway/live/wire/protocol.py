@@ -10,8 +10,12 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
+from headway.engine.turns.jobs import TOLD
+from headway.engine.turns.pauses import BINS
+from headway.engine.turns.port import JobReport
+
 MAGIC: Final = 0x59574448
-VERSION: Final = 2
+VERSION: Final = 3
 PAGE: Final = 4096
 
 SUBMIT, COMPLETE, RELEASE, WITHDRAW, ENTER, LEAVE, TURNS = 1, 2, 3, 4, 5, 6, 7
@@ -28,7 +32,7 @@ _CLIENT_PAGE = struct.Struct("<IIIIQQQQQQQ")
 _TURNS = struct.Struct("<QQII")
 _TURNS_AT = 584
 """Behind the matrix."""
-JOBS_AT: Final = _TURNS_AT
+PAUSED_AT: Final = _TURNS_AT
 _LANES = 64
 _MARKS = struct.Struct(f"<{_LANES}I")
 MARKS_AT: Final = _TURNS_AT + _TURNS.size
@@ -42,11 +46,16 @@ GIVEN_AT: Final = _PIECES_AT + _PIECES.size
 OPENED_AT: Final = GIVEN_AT + 2 * _MARKS.size
 CLOSED_AT: Final = OPENED_AT + _MARKS.size
 MARKS_SIZE: Final = _MARKS.size
-_WAITING = struct.Struct("<III4x")
+_WAITING = struct.Struct("<IIII")
 WAITING_AT: Final = _PIECES_AT + _PIECES.size + 4 * _MARKS.size
 NEARS_AT: Final = WAITING_AT + 4
 NEAR_AT: Final = WAITING_AT + 8
-CLIENT_PAGE_SIZE: Final = WAITING_AT + _WAITING.size
+JOBS_AT: Final = WAITING_AT + 12
+"""How many jobs have begun; after this the records of the last ones."""
+JOB: Final = struct.Struct("<QQQIIIIII")
+JOB_AT: Final = WAITING_AT + _WAITING.size
+PAUSES_AT: Final = JOB_AT + TOLD * JOB.size
+CLIENT_PAGE_SIZE: Final = PAUSES_AT + 4 * BINS
 
 HELLO_SIZE: Final = _HELLO.size
 MESSAGE_SIZE: Final = _MESSAGE.size
@@ -128,8 +137,7 @@ class ClientPage:
     free_groups: int
     implicit: int
     methods: int
-    jobs: int = 0
-    misses: int = 0
+    paused: int = 0
     unmarked: bool = False
     unknown: int = 0
     """Functions for GPU work that it found and that are not hooked."""
@@ -171,7 +179,7 @@ def parse_client_page(data: bytes) -> ClientPage:
     """A copy of the page a client writes, whatever it holds."""
     _, _, busy, _, *counts = _CLIENT_PAGE.unpack_from(data)
     passed, frames, used_ns, last_ns, free_groups, implicit, methods = counts
-    jobs, misses, unmarked, unknown = _TURNS.unpack_from(data, _TURNS_AT)
+    paused, _, unmarked, unknown = _TURNS.unpack_from(data, _TURNS_AT)
     marks = MARKS_AT
     gated, _, piece_ns = _PIECES.unpack_from(data, _PIECES_AT)
     issued, done = data[marks : marks + _MARKS.size], data[marks + _MARKS.size :]
@@ -184,8 +192,7 @@ def parse_client_page(data: bytes) -> ClientPage:
         free_groups=free_groups,
         implicit=implicit,
         methods=methods,
-        jobs=jobs,
-        misses=misses,
+        paused=paused,
         unmarked=bool(unmarked),
         unknown=unknown,
         marked=issued != done[: _MARKS.size],
@@ -194,3 +201,14 @@ def parse_client_page(data: bytes) -> ClientPage:
         pieces=data[_PIECES_AT + _PIECES.size : WAITING_AT],
         waiting=bool(_WAITING.unpack_from(data, WAITING_AT)[0]),
     )
+
+
+def parse_job(data: bytes) -> JobReport:
+    """A copy of the record of a job, whatever it holds."""
+    begun, ended, deadline, waited, held, groups, pauses, closed, _ = JOB.unpack(data)
+    return JobReport(begun, ended, deadline, waited, held, groups, pauses, bool(closed))
+
+
+def build_job(job: JobReport) -> bytes:
+    numbers = (job.waited_ns, job.held_ns, job.groups, job.pauses, int(job.closed), 0)
+    return JOB.pack(job.begun_ns, job.ended_ns, job.deadline_ns, *numbers)

@@ -1,0 +1,74 @@
+"""Beside: whether others may be on the GPU during a client's jobs, or it has the GPU for itself.
+
+A job that is bound by the GPU is only fast if others are off it: they are gated in time. One that
+is bound by its CPU loses little to others where the hardware runs both side by side, as under MPS,
+and gating them would cost them much for nothing: they stay, as far as the task can stand that. In
+time slices, without MPS, every one of its many synchronisations would wait for a slice: there it
+keeps the GPU while it has a job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from headway.engine.jobs import Job
+from headway.engine.turns.client import Client
+from headway.engine.turns.port import JobReport
+
+GPU_BOUND = 0.5
+"""Who waits for the GPU for more than this part of its jobs is bound by the GPU."""
+
+
+def level_of(client: Client) -> float:
+    """For which part of the time of the client's jobs others may be on the GPU beside it."""
+    task, share = client.task, client.jobs.usage.gpu_share
+    if task is None or not client.company.side_by_side or not task.policy.at_once:
+        return 0.0
+    if share is None or share > GPU_BOUND:
+        return 0.0
+    return client.company.controller.level
+
+
+def notice(online: Collection[Client], now_ns: int) -> None:
+    """Who is on the GPU with others that may go on there."""
+    going = [client for client in online if client.goes_on]
+    for client in online:
+        company = client.company
+        if client.goes_on and len(going) > 1:
+            company.until_ns = None
+        elif company.until_ns is None:
+            company.until_ns = now_ns
+
+
+def left(client: Client, now_ns: int) -> None:
+    """The client is not on the GPU any more."""
+    if client.company.until_ns is None:
+        client.company.until_ns = now_ns
+
+
+def judge(client: Client, number: int, report: JobReport, goal: float) -> Job:
+    """A job that is over: how it went, and what is learned from it."""
+    assert client.task is not None
+    company, usage = client.company, client.jobs.usage
+    had = company.until_ns is None or company.until_ns > report.begun_ns
+    response_ns = report.ended_ns - report.begun_ns
+    waited_ns = report.waited_ns + report.held_ns
+    deadline_ns = report.deadline_ns or client.deadline_ns
+    slowdown = usage.slowdown(response_ns, waited_ns, report.groups)
+    missed = slowdown is not None and had and slowdown > goal
+    if deadline_ns is not None:
+        missed = response_ns > deadline_ns
+    if not had and report.groups:
+        usage.alone(response_ns, waited_ns, report.groups)
+    job = Job(
+        client.task,
+        number,
+        report.begun_ns,
+        report.ended_ns,
+        deadline_ns,
+        waited_ns,
+        slowdown,
+        missed,
+    )
+    company.controller.job_ended(job)
+    return job
