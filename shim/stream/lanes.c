@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "lanes.h"
 #include "own.h"
+#include <sys/mman.h>
 #include <time.h>
 
 /* Two looks at the marks so close that a mark seen by the second was written just then. */
@@ -66,6 +67,15 @@ void hw_lock(void) {
 
 void hw_unlock(void) { pthread_mutex_unlock(&hw.lock); }
 
+/* Most programs use one lane or none: what each needs is allocated with its first work, or programs that lock all their
+ * memory would have to lock that of all lanes. */
+static bool has_ring(struct lane *lane) {
+    if (lane->ring) return true;
+    void *ring = mmap(NULL, BATCHES * sizeof *lane->ring, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (ring != MAP_FAILED) lane->ring = ring;
+    return lane->ring;
+}
+
 struct lane *hw_lane_of(const struct hw_lane_api *api, void *key) {
     static struct lane *last;
     if (last && last->key == key) return last;
@@ -75,7 +85,7 @@ struct lane *hw_lane_of(const struct hw_lane_api *api, void *key) {
         if (lane->key == key) return last = lane;
         if (!lane->key || (!lane->dirty && !lane->count && !lane->open.works && !lane->open.gated)) unused = lane;
     }
-    if (!unused) return NULL;
+    if (!unused || !has_ring(unused)) return NULL;
     unused->key = key;
     unused->api = api;
     unused->slot = (uint32_t)(unused - hw.lanes);
@@ -393,7 +403,7 @@ void hw_lanes_reap_pieces(uint64_t now) {
 }
 
 void hw_lanes_forget(void) {
-    memset(hw.lanes, 0, hw.used * sizeof *hw.lanes);
+    for (uint32_t i = 0; i < hw.used; i++) memset(&hw.lanes[i], 0, offsetof(struct lane, ring));
     hw.used = measurables = found_count = 0;
     hw.flight_ns = 0;
     hw_store(&hw_fast.lane, NULL);

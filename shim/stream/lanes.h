@@ -51,7 +51,8 @@ struct lane {
     uint64_t free_ns;   /* and when the GPU will have done that, as far as is known */
     uint64_t wide_ns, widest_ns; /* how long the open piece may be if that is more than a window, and how long if the
                                     program is slower than the GPU */
-    struct batch open, ring[BATCHES];
+    struct batch open;
+    struct batch *ring; /* of so many batches; last, for it stays when the rest is forgotten */
 };
 
 extern struct hw_turns {

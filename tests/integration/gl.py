@@ -34,6 +34,7 @@ LIBRARIES = {
     "ends": ["-lEGL", "-lGLESv2", "-lpthread"],
     "count": ["-ldl"],
     "late": ["-ldl"],
+    "locked": [],
     "static": ["-static"],
     "widget": ["-lEGL", "-lGLESv2", "-lX11"],
     "xclient": ["-lX11"],

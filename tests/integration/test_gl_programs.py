@@ -221,6 +221,39 @@ def test_a_library_is_found_on_the_path_of_whoever_loads_it(stage: Stage) -> Non
     assert stage.run(str(place / "main"), options=["--require"]).returncode == 42
 
 
+def test_a_program_may_lock_its_memory_within_the_default_limit(stage: Stage) -> None:
+    """8 MiB, of which the program alone needs some 2.5; root may lock more, unless it gives that
+    right away."""
+    limits = ["prlimit", "--memlock=8388608", "setpriv", "--bounding-set=-ipc_lock"]
+    for headway in (False, True):
+        prefix = [gl.HEADWAY, "run", "-q", "--require", "--"] if headway else []
+        command = [*limits, *prefix, *program(stage, "locked")]
+        result = stage.run(*command, headway=False)
+        assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_a_program_with_gccs_address_sanitizer_is_managed_and_looked_after(
+    stage: Stage, tmp_path: Path
+) -> None:
+    """The sanitizer refuses to be the second library, and would end the program."""
+    checked, wrong = tmp_path / "checked", tmp_path / "wrong"
+    options = ("-fsanitize=address", "-g", *gl.LIBRARIES["frames"])
+    gl.compile_program(gl.PROGRAMS / "frames.c", checked, *options)
+    env = {"ASAN_OPTIONS": "detect_leaks=0"}
+    alone = stage.run(str(checked), headway=False, env=env)
+    managed = stage.run(str(checked), options=["--require"], env=env)
+    assert alone.stdout.count("frame") >= 5
+    assert (managed.returncode, managed.stdout, managed.stderr) == (0, alone.stdout, "")
+    wrong.with_suffix(".c").write_text(
+        "#include <stdlib.h>\n"
+        "int main(void) { volatile char *p = calloc(8, 1); p[8] = 1; return 0; }"
+    )
+    gl.compile_program(wrong.with_suffix(".c"), wrong, "-fsanitize=address")
+    found = stage.run(str(wrong), options=["--require"])
+    assert "heap-buffer-overflow" in found.stderr
+    assert found.returncode != 0
+
+
 def test_a_program_that_closes_every_descriptor_goes_on(stage: Stage) -> None:
     """Its numbers are taken by other files then, and nothing may be written into those."""
     script = (

@@ -18,6 +18,7 @@ from headway.live.wire import paths
 from headway.live.wire.libraries import installed
 
 LIBRARY = "libheadway.so"
+ANY_ORDER = "verify_asan_link_order=0"
 TOKEN = re.compile(r"[0-9a-f]{32}")
 MOST_CPUS = 65_536
 _ENDS_A_NAME = re.compile(r"[\s:;$]")
@@ -110,6 +111,8 @@ def environment(
     for name in ("LD_PRELOAD", "OPENCL_LAYERS"):
         own = env.get(name, "")
         env[name] = f"{ours}:{own}" if own else ours
+    # GCC's address sanitizer wants to be the first library of all; it works as the second, too.
+    env["ASAN_OPTIONS"] = ":".join(filter(None, (ANY_ORDER, env.get("ASAN_OPTIONS"))))
     env["HEADWAY_SOCKET"] = str(paths.client_socket(folder))
     env["HEADWAY_TOKEN"] = token
     if software_gpu is not None:
