@@ -15,6 +15,8 @@ OTHERS: dict[str, tuple[Path, tuple[str, ...]]] = {
     "glapp": (HERE / "glapp.c", ("-ldl",)),
     "clapp": (ROOT / "tests/programs/opencl/clapp.c", ("-l:libOpenCL.so.1", "-lpthread")),
 }
+FENCE = ROOT / "shim" / "core" / "fence.c"
+"""The daemon's memory barrier: a library of its own."""
 OPENCL = "OpenCL in the interposer"
 
 
@@ -44,11 +46,13 @@ def build(folder: Path) -> dict[str, str]:
 def build_interposer() -> dict[str, str]:
     """With OpenCL if its headers are there and agree with ours."""
     library = ROOT / "src" / "headway" / "live" / "libheadway.so"
-    shim = sorted(str(path) for path in (ROOT / "shim").glob("*/*.c"))
+    shim = sorted(str(path) for path in (ROOT / "shim").glob("*/*.c") if path != FENCE)
     options = ["-std=gnu11", "-O2", "-g", "-fPIC", "-shared", "-fvisibility=hidden"]
     options += ["-ftls-model=initial-exec"]
     options += [f"-I{folder}" for folder in sorted((ROOT / "shim").iterdir())]
     command = ["gcc", *options, "-o", str(library), *shim, "-ldl", "-lpthread"]
+    fence = ["gcc", "-O2", "-fPIC", "-shared", "-o", str(library.with_name("libheadway_fence.so"))]
+    subprocess.run([*fence, str(FENCE)], check=True)
     compiler = _compiler(command)
     said = compiler.communicate()[1]
     if not compiler.returncode:
