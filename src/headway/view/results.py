@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from heapq import heappop, heappush
 from typing import Any, BinaryIO
 
@@ -13,6 +14,7 @@ from rich.table import Table
 from headway.engine.events import Observer
 from headway.engine.model import BACKGROUND_LEVEL, Gpu, Group, level_of
 from headway.engine.units import format_ns
+from headway.sim.papers.claims import Claim
 from headway.sim.run import Outcome
 
 SCHEMA = 1
@@ -142,3 +144,12 @@ def print_outcome(console: Console, title: str, outcome: Outcome) -> None:
         console.print(f"{name} was made background: {why}", highlight=False)
     if not outcome.complete:
         console.print("interrupted: this is what was simulated until then", highlight=False)
+
+
+def print_claims(console: Console, claims: Iterable[Claim]) -> None:
+    """What a paper says, beside what the simulation gives."""
+    for claim in claims:
+        verdict = "holds" if claim.holds else "does not hold"
+        console.print(f"{verdict}: {claim.text}")
+        console.print(f"    paper {claim.paper}, ours {claim.ours} ({claim.reason})")
+    console.print()

@@ -11,6 +11,7 @@ from headway.view.cli.groups import Group, print_help_if_bare
 from headway.view.errors import UserError
 
 if TYPE_CHECKING:
+    from headway.sim.gpusync.paper import GpuSyncFigure
     from headway.sim.papers import Figure, FigureResult
 
 DOES_NOT_HOLD = 1
@@ -26,16 +27,20 @@ def command(context: click.Context) -> None:
 @command.command(name="list")
 def list_figures() -> None:
     """List the figures."""
+    from headway.sim.gpusync.paper import figures as gpusync_figures
     from headway.sim.papers import figures
 
-    for figure in figures().values():
-        click.echo(f"{figure.id:<17} {figure.title}")
+    titles = {figure.id: figure.title for figure in figures().values()}
+    titles |= {figure.id: figure.title for figure in gpusync_figures().values()}
+    for name, title in titles.items():
+        click.echo(f"{name:<17} {title}")
 
 
-def _figure(name: str) -> Figure:
+def _figure(name: str) -> Figure | GpuSyncFigure:
+    from headway.sim.gpusync.paper import figures as gpusync_figures
     from headway.sim.papers import figures
 
-    known = figures()
+    known: dict[str, Figure | GpuSyncFigure] = {**figures(), **gpusync_figures()}
     plain = re.sub(r"fig0*(\d)", r"fig\1", name)  # fig08 is fig8
     if plain not in known:
         raise UserError(f"papers: found {name!r}, expected one that `headway papers list` shows")
@@ -67,18 +72,30 @@ def show(figure: str, variant: str | None) -> None:
 def run(
     names: tuple[str, ...], plot: str | None, as_json: bool, seeds: int | None, strict: bool
 ) -> int:
-    """Run figures and state each claim: holds, or does not hold and why. `all` runs all."""
-    from headway.sim.papers import SEEDS, as_dict, figures, plot_data, run_figure
+    """Run figures and state each claim: holds, or does not hold and why.
 
-    chosen = [*figures().values()] if names == ("all",) else [_figure(name) for name in names]
+    `all` runs all of TimeGraph and PIX/RIX, `gpusync` the ones of GPUSync, which take minutes.
+    """
+    from headway.sim.papers import SEEDS, Figure, as_dict, figures, plot_data, run_figure
+    from headway.view.gpusync_papers import run_gpusync_figures
+
+    if names == ("all",):
+        chosen: list[Figure | GpuSyncFigure] = [*figures().values()]
+    else:
+        chosen = [
+            f for name in names for f in (_gpusync() if name == "gpusync" else [_figure(name)])
+        ]
     if plot is not None:
         from headway.view.plots import check_format
 
         check_format(plot)
         if len(chosen) > 1:
             raise UserError("--plot draws one figure: expected one name, found several")
-    failed = 0
+    slow = [figure for figure in chosen if not isinstance(figure, Figure)]
+    failed = run_gpusync_figures(slow, as_json=as_json, plot=plot)
     for figure in chosen:
+        if not isinstance(figure, Figure):
+            continue
         result = run_figure(figure, SEEDS if seeds is None else range(1, seeds + 1))
         failed += sum(not claim.holds for claim in result.claims)
         if as_json:
@@ -94,10 +111,16 @@ def run(
     return DOES_NOT_HOLD if strict and failed else 0
 
 
+def _gpusync() -> list[GpuSyncFigure]:
+    from headway.sim.gpusync.paper import figures as gpusync_figures
+
+    return [*gpusync_figures().values()]
+
+
 def _print(result: FigureResult) -> None:
     """What every task did, then the claims: the paper's number beside ours."""
     from headway.sim.papers import NUMBER_HEADER, number_rows
-    from headway.view.results import new_console, new_table
+    from headway.view.results import new_console, new_table, print_claims
 
     console = new_console()
     figure = result.figure
@@ -111,8 +134,4 @@ def _print(result: FigureResult) -> None:
         table.add_row(variant if variant != previous else "", *cells)
         previous = variant
     console.print(table)
-    for claim in result.claims:
-        verdict = "holds" if claim.holds else "does not hold"
-        console.print(f"{verdict}: {claim.text}")
-        console.print(f"    paper {claim.paper}, ours {claim.ours} ({claim.reason})")
-    console.print()
+    print_claims(console, result.claims)
