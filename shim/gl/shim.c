@@ -42,10 +42,12 @@ static _Thread_local struct hw_channel *current;
 static _Thread_local int inside; /* a driver that calls back through us is not the program */
 static pthread_key_t ends;        /* of threads that use a channel */
 
-static uint64_t hw_area(int width, int height) {
-    return (uint64_t)(width < 0 ? -(int64_t)width : width) *
-           (uint64_t)(height < 0 ? -(int64_t)height : height);
+static uint64_t hw_area(int64_t width, int64_t height) {
+    return (uint64_t)(width < 0 ? -width : width) * (uint64_t)(height < 0 ? -height : height);
 }
+
+/* Counts below 0 are refused by the driver. */
+static uint64_t hw_product(int a, int b) { return a < 0 || b < 0 ? 0 : (uint64_t)a * (uint64_t)b; }
 
 static uint64_t hw_pixels(void) {
     const struct hw_channel *c = current;
@@ -142,7 +144,12 @@ static uint64_t split_bound(const struct hw_channel *c) {
     return hw_daemon_of(c) ? hw_load(&hw_daemon_of(c)->split_ns) : 0;
 }
 
+/* More than any call draws; sums of so much do not overflow. */
+#define SIZE_MOST ((uint64_t)1 << 40)
+
 static void add_work(struct hw_channel *c, uint32_t method, uint64_t size, bool pixels) {
+    if ((int64_t)size < 0) size = 0; /* a count below 0, which the driver refuses */
+    if (size > SIZE_MOST) size = SIZE_MOST;
     if (c->list) c->list_units[c->list % HW_LISTS] += (uint32_t)size;
     if (c->compiling) return;
     if (!c->works) begin_group(c);

@@ -35,6 +35,7 @@ LIBRARIES = {
     "count": ["-ldl"],
     "late": ["-ldl"],
     "locked": [],
+    "nulls": ["-lEGL", "-lGLESv2", "-ldl"],
     "static": ["-static"],
     "widget": ["-lEGL", "-lGLESv2", "-lX11"],
     "xclient": ["-lX11"],
