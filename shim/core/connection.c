@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "connection.h"
 #include "survey.h"
+#include "words.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -25,13 +26,22 @@ static char socket_path[108];
 static char token[HW_TOKEN];
 static bool verbose, enabled;
 
+/* Clocks differ between time namespaces: nothing that a daemon in another one says of times would be true here. */
+static bool has_the_daemons_clock(void) {
+    const char *told = getenv("HEADWAY_TIME_NAMESPACE");
+    struct stat own;
+    return !told || stat("/proc/self/ns/time", &own) || strtoull(told, NULL, 10) == own.st_ino;
+}
+
 bool hw_connection_init(void) {
     const char *path = getenv("HEADWAY_SOCKET"), *run = getenv("HEADWAY_TOKEN");
     verbose = getenv("HEADWAY_VERBOSE") != NULL;
     if (!path || strlen(path) >= sizeof socket_path) return false;
     strcpy(socket_path, path);
     if (run && strlen(run) < sizeof token) strcpy(token, run);
-    return enabled = true;
+    enabled = has_the_daemons_clock();
+    if (!enabled) hw_warn("it runs unmanaged: the daemon is in another time namespace, with another clock");
+    return enabled;
 }
 
 bool hw_gate_enabled(void) { return enabled; }
@@ -153,6 +163,13 @@ bool hw_say(struct hw_channel *c, const struct hw_message *m) {
     return false;
 }
 
+/* Whoever listens must be of this user, or root, as `live/wire/paths.py` has it. */
+static bool is_trusted(int fd) {
+    struct ucred peer;
+    socklen_t size = sizeof peer;
+    return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) && (peer.uid == geteuid() || peer.uid == 0);
+}
+
 bool hw_connected(struct hw_channel *c) {
     if (hw_load(&c->fd) >= 0) return true;
     uint64_t now = hw_now();
@@ -163,7 +180,7 @@ bool hw_connected(struct hw_channel *c) {
     int fd = open_socket();
     c->socket = fd < 0 ? 0 : socket_of(fd);
     hw_store(&c->fd, fd);
-    if (fd >= 0 && !connect(fd, (struct sockaddr *)&address, sizeof address) && greet(c) &&
+    if (fd >= 0 && !connect(fd, (struct sockaddr *)&address, sizeof address) && is_trusted(fd) && greet(c) &&
         (!c->turns || hw_say(c, &turns))) {
         say("headway: this program's GPU work is managed\n");
         return true;

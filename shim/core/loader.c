@@ -5,6 +5,7 @@
 #include "gate.h"
 #include "own.h"
 #include "survey.h"
+#include "vulkan.h"
 #include <dlfcn.h>
 #include <link.h>
 #include <string.h>
@@ -155,9 +156,17 @@ __attribute__((used, visibility("hidden"))) void *hw_dlsym(void *handle, const c
 __attribute__((used, visibility("hidden"))) void *hw_real_dlsym(void) { return (void *)real_dlsym; }
 
 /* RTLD_DEEPBIND would make a library see its own copies first, and the gate would be passed by. */
-__attribute__((used, visibility("hidden"))) int hw_dlopen_mode(const char *file, int mode) {
-    (void)file;
-    return hw_gate_enabled() ? mode & ~RTLD_DEEPBIND : mode;
+static int mode_for(int mode) { return hw_gate_enabled() ? mode & ~RTLD_DEEPBIND : mode; }
+
+/* What the real dlopen gets, as the code below keeps it. */
+struct dlopen_arguments {
+    uint64_t mode;
+    const char *file;
+};
+
+__attribute__((used, visibility("hidden"))) void hw_before_dlopen(struct dlopen_arguments *given, void *caller) {
+    given->mode = (uint64_t)mode_for((int)given->mode);
+    given->file = hw_vulkan_open(given->file, caller);
 }
 
 /* The real dlopen searches the RUNPATH of whoever called it: a jump, too. */
@@ -178,7 +187,8 @@ __asm__(".text\n.globl dlsym\n.type dlsym, @function\ndlsym:\n"
         ".size dlsym, .-dlsym\n"
         ".globl dlopen\n.type dlopen, @function\ndlopen:\n"
         "  push %rdi\n  push %rsi\n  sub $8, %rsp\n"
-        "  call hw_dlopen_mode\n  mov %eax, 8(%rsp)\n"
+        "  lea 8(%rsp), %rdi\n  mov 24(%rsp), %rsi\n"
+        "  call hw_before_dlopen\n"
         "  call hw_real_dlopen\n"
         "  add $8, %rsp\n  pop %rsi\n  pop %rdi\n  jmp *%rax\n"
         ".size dlopen, .-dlopen\n");
@@ -193,10 +203,11 @@ __asm__(".text\n.globl dlsym\n.type dlsym, %function\ndlsym:\n"
         "  ldp x0, x1, [sp, #16]\n  ldp x29, x30, [sp], #32\n  br x16\n"
         ".size dlsym, .-dlsym\n"
         ".globl dlopen\n.type dlopen, %function\ndlopen:\n"
-        "  stp x29, x30, [sp, #-32]!\n  str x0, [sp, #16]\n"
-        "  bl hw_dlopen_mode\n  str x0, [sp, #24]\n"
+        "  stp x29, x30, [sp, #-32]!\n  stp x1, x0, [sp, #16]\n"
+        "  add x0, sp, #16\n  mov x1, x30\n"
+        "  bl hw_before_dlopen\n"
         "  bl hw_real_dlopen\n  mov x16, x0\n"
-        "  ldp x0, x1, [sp, #16]\n  ldp x29, x30, [sp], #32\n  br x16\n"
+        "  ldp x1, x0, [sp, #16]\n  ldp x29, x30, [sp], #32\n  br x16\n"
         ".size dlopen, .-dlopen\n");
 #else
 #error "dlsym and dlopen must be reached by a jump: add it for this processor"

@@ -2,6 +2,7 @@
 #include "survey.h"
 #include "gate.h"
 #include "loader.h"
+#include "vulkan.h"
 #include "own.h"
 #include <fcntl.h>
 #include <limits.h>
@@ -26,12 +27,13 @@ static bool begins(const char *name, const char *const *beginnings) {
 bool hw_is_work(const char *name) {
     static const char *const work[] = {
         "cuLaunch", "cuMemcpy", "cuMemset", "cuGraphLaunch", "clEnqueue", "glDraw", "glMultiDraw", "glDispatch",
-        "glBlit", "glClearBuffer", "glClearNamed", "glClearTex", "glXSwapBuffers", "eglSwapBuffers", NULL};
+        "glBlit", "glClearBuffer", "glClearNamed", "glClearTex", "glXSwapBuffers", "eglSwapBuffers",
+        "vkQueueSubmit", "vkQueuePresent", "vkCreateInstance", "vkGetInstanceProcAddr", NULL};
     /* They begin like work, and give the GPU none. */
     static const char *const other[] = {
         "cuLaunchHostFunc", "clEnqueueBarrier", "clEnqueueWaitForEvents", "clEnqueueNativeKernel", "clEnqueueSVMFree",
         "clEnqueueAcquire", "clEnqueueRelease", "glDrawBuffer", NULL};
-    if (!name || (name[0] != 'c' && name[0] != 'g' && name[0] != 'e')) return false;
+    if (!name || (name[0] != 'c' && name[0] != 'g' && name[0] != 'e' && name[0] != 'v')) return false;
     return begins(name, work) && !begins(name, other);
 }
 
@@ -127,7 +129,7 @@ void hw_survey_hooked(const char *name, const char *way) { tell("hooked", way, n
 
 void *hw_survey_passed(const char *name, const char *way, int version, void *found) {
     char asked[16];
-    if (!hw_is_work(name)) return found;
+    if (!hw_is_work(name) || (name[0] == 'v' && !hw_vulkan_found())) return found;
     snprintf(asked, sizeof asked, " %d", version);
     if (is_new("unknown", "", name)) hw_gate_show_unknown(hw_add(&unknown, 1));
     tell("passed", way, name, asked);
@@ -144,7 +146,8 @@ static const void *at(const struct dl_phdr_info *object, ElfW(Addr) address) {
 
 /* Objects that are linked with no library of an API are most of them, and may be large. */
 static bool is_linked_with_any(const ElfW(Dyn) *entry, const char *strings) {
-    static const char *const libraries[] = {"libcuda.so", "libOpenCL.so", "libGL", "libEGL.so", "libOpenGL.so", NULL};
+    static const char *const libraries[] = {"libcuda.so", "libOpenCL.so", "libGL", "libEGL.so", "libOpenGL.so",
+                                            "libvulkan.so", NULL};
     for (; entry->d_tag != DT_NULL; entry++)
         if (entry->d_tag == DT_NEEDED && begins(strings + entry->d_un.d_val, libraries)) return true;
     return false;

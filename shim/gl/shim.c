@@ -9,6 +9,8 @@
 #include "own.h"
 #include "server.h"
 #include "survey.h"
+#include "vulkan.h"
+#include "words.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -574,8 +576,10 @@ const size_t hw_hook_count = sizeof hw_hooks / sizeof *hw_hooks;
 
 __attribute__((constructor)) static void begin(void) {
     pthread_key_create(&ends, thread_ended);
+    hw_words_begin();
     hw_find_loader();
     hw_gate_init();
+    hw_vulkan_begin();
     hw_survey_begin();
     hw_device_init();
 }

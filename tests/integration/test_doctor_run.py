@@ -251,7 +251,7 @@ def test_gl_that_is_looked_up_is_seen(display: str, built: Path, tmp_path: Path)
 
 def test_a_program_without_a_gpu_is_told_in_one_line(tmp_path: Path) -> None:
     seen = examined("/bin/true", env=os.environ, folder=tmp_path)
-    assert seen.checks["GPU"]["found"] == "it used none of OpenGL, CUDA, OpenCL"
+    assert seen.checks["GPU"]["found"] == "it used none of OpenGL, CUDA, OpenCL, Vulkan"
     assert seen.run["survey"] == {"processes": 1, "apis": []}
 
 

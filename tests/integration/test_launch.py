@@ -23,6 +23,7 @@ import pytest
 
 from headway.live.identity import launcher
 from headway.live.wire import paths
+from tests.integration import gl
 from tests.integration.command import HEADWAY, ROOT, headway
 from tests.integration.daemon_client import running_daemon, wait_until
 from tests.integration.users import NOBODY, VICTIM, as_user, need_users
@@ -414,3 +415,30 @@ def test_another_time_namespace_is_told(place: Path) -> None:
         words = ("--require", "--", "echo", "hi")
         result = run(*words, command=(*other, HEADWAY), folder=daemon.folder)
         assert (result.returncode, result.stdout) == (2, "")
+
+
+@pytest.mark.parametrize("uid", [0, NOBODY])
+def test_a_program_says_nothing_to_a_listener_of_another_users(place: Path, uid: int) -> None:
+    """However it came to its environment: no hello to that, nor to anybody's pages after it."""
+    need_users()
+    gl.compile_program(gl.PROGRAMS / "gates.c", place / "gates", *gl.LIBRARIES["gates"])
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(place / "clients.sock"))
+        os.seteuid(uid)
+        try:
+            listener.listen()
+        finally:
+            os.seteuid(0)
+        env = {"PATH": os.environ["PATH"], "LD_PRELOAD": str(launcher.library())}
+        env |= {"HEADWAY_SOCKET": str(place / "clients.sock"), "EGL_PLATFORM": "surfaceless"}
+        env["LIBGL_ALWAYS_SOFTWARE"] = "1"
+        with subprocess.Popen(
+            [place / "gates", "0.2"], env=env, stdout=subprocess.DEVNULL
+        ) as program:
+            listener.settimeout(20)
+            connection, _ = listener.accept()
+            with connection:
+                connection.settimeout(20)
+                heard = connection.recv(4096)
+                assert (heard == b"") == (uid == NOBODY)
+            assert program.wait(60) == 0

@@ -21,8 +21,8 @@ from headway.live.identity.program import (
     NOT_STARTED,
     ProgramError,
     find_program,
+    why_not_all,
     why_not_interposed,
-    why_not_preloaded,
 )
 from headway.live.wire import paths
 
@@ -97,7 +97,7 @@ def test_the_interposer_is_loaded_wherever_it_lies(
         [sys.executable, "-c", MAPS], env=env, capture_output=True, text=True, check=True
     )
     assert (done.stdout, done.stderr) == ("True\n", "")
-    assert why_not_preloaded(sys.executable, launcher.preloadable(place / "run"), env) is None
+    assert why_not_all(sys.executable, launcher.preloadable(place / "run"), env) is None
 
 
 def test_what_was_preloaded_before_still_is(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,14 +139,14 @@ def test_a_loader_that_does_not_take_the_library_is_found_out(place: Path) -> No
     broken = place / "libheadway.so"
     broken.write_text("no library")
     env = {**os.environ, "LD_PRELOAD": str(broken)}
-    why = why_not_preloaded(sys.executable, broken, env)
+    why = why_not_all(sys.executable, broken, env)
     assert why is not None
     assert f"does not put {broken} before it" in why
     assert "cannot be preloaded" in why
     script = place / "script"
     script.write_text("#!/usr/bin/env sh\n")
-    assert "does not put" in str(why_not_preloaded(str(script), broken, env))
-    assert "no program" in str(why_not_preloaded(str(broken), broken, env))
+    assert "does not put" in str(why_not_all(str(script), broken, env))
+    assert "no program" in str(why_not_all(str(broken), broken, env))
 
 
 # -- programs --------------------------------------------------------------------------------------

@@ -57,7 +57,7 @@ def managed(
         env["HEADWAY_TIME_NAMESPACE"] = str(told.time_namespace)
     if require:
         env["HEADWAY_REQUIRE"] = "1"
-        problem = program.why_not_preloaded(path, launcher.preloadable(folder), env)
+        problem = program.why_not_all(path, launcher.preloadable(folder), env)
         if problem is not None:
             raise LaunchError(f"{path} cannot be managed: {problem}")
     return env

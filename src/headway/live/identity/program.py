@@ -18,6 +18,8 @@ SHELL = "/bin/sh"
 """What runs a script that names no interpreter."""
 SHEBANGS = 4
 """Scripts whose interpreter is a script are followed so far, as the kernel does."""
+VULKAN = "libvulkan."
+"""Passes unmanaged."""
 LIST_S = 5.0
 """How long a loader may take to list what it would load."""
 
@@ -114,14 +116,17 @@ def _has_capabilities(path: Path) -> bool:
         return False
 
 
-def why_not_preloaded(program: str, preload: Path, env: dict[str, str]) -> str | None:
-    """Why the program's own loader would not put the library before the program, in this
-    environment. The loader is asked to list what it would load; nothing of the program runs."""
-    path = interpreter_of(Path(program))
+def why_not_all(program: str, preload: Path, env: dict[str, str]) -> str | None:
+    """Why not all that the program does on a GPU would be managed: it is linked with Vulkan, or its
+    own loader would not put the library before it in this environment. The loader is asked to list
+    what it would load; nothing of the program runs."""
+    path = interpreter_of(Path(program)).absolute()
     try:
         elf = read_elf(path)
         if elf is None:
             return f"{path} is no program that a loader can be asked about"
+        if any(name.startswith(VULKAN) for name in elf.needed):
+            return "it is linked with Vulkan, which passes unmanaged"
         done = subprocess.run(  # noqa: S603 - the loader of a program that is about to run
             [elf.loader, "--list", str(path)],
             env=env,

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from headway.view import completing
-from headway.view.errors import UserError
+from headway.view.errors import BAD_INPUT, UserError
 
 
 @click.command(name="explain")
@@ -19,18 +19,28 @@ def command(task: str, as_json: bool) -> None:
 
     TASK is a name or a pid, as headway ps shows them.
     """
-    from headway.view.daemons import ask
+    from headway.view.daemons import ask, folder
     from headway.view.explaining import sentences
+    from headway.view.unmanaged import PASSES, with_vulkan
 
+    passing = {
+        found.pid: found.task
+        for found in with_vulkan(folder())
+        if task in (str(found.pid), found.name, found.task)
+    }
     try:
         tasks = ask("explain", {"do": "explain", "task": task})["tasks"]
     except UserError as error:
-        raise UserError(f"{error}{_unmanaged(task)}", code=error.code) from None
+        if not passing or error.code != BAD_INPUT:
+            raise UserError(f"{error}{_unmanaged(task)}", code=error.code) from None
+        tasks = []
     if as_json:
         click.echo(json.dumps(tasks))
         return
     for facts in tasks:
         click.echo("\n".join(sentences(facts)))
+    for name in passing.values():
+        click.echo(f"{name}: {PASSES}: no daemon decides when")
 
 
 def _unmanaged(task: str) -> str:

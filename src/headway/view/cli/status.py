@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import click
@@ -55,8 +56,13 @@ def describe_display(status: dict[str, Any]) -> str:
 def fetch() -> dict[str, Any]:
     """What the daemon says of itself."""
     from headway.view.daemons import ask
+    from headway.view.unmanaged import PASSES, with_vulkan
 
     status: dict[str, Any] = ask("status", {"do": "status"})["status"]
+    status["unmanaged"] = [
+        {"task": found.task, "pid": found.pid, "why": PASSES}
+        for found in with_vulkan(Path(status["folder"]))
+    ]
     return status
 
 
@@ -76,4 +82,12 @@ def print_tasks(status: dict[str, Any]) -> None:
         cells = [entry["pid"], entry["policy"], entry["priority"], reserve]
         cells += [entry["state"], groups, entry["frames"]]
         table.add_row(entry["task"], *map(str, cells))
-    new_console().print(table)
+    managed = {entry["pid"] for entry in status["channels"]}
+    for entry in status["unmanaged"]:
+        if entry["pid"] not in managed:
+            cells = [entry["pid"], ".", ".", ".", "unmanaged", ".", "."]
+            table.add_row(entry["task"], *map(str, cells))
+    console = new_console()
+    console.print(table)
+    for entry in status["unmanaged"]:
+        console.print(f"{entry['task']}: {entry['why']}", soft_wrap=True)

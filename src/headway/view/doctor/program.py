@@ -8,6 +8,7 @@ from pathlib import Path
 
 from headway.live.identity.elf import Elf, read_elf
 from headway.live.identity.program import (
+    VULKAN,
     ProgramError,
     find_program,
     interpreter_of,
@@ -25,7 +26,6 @@ MANAGED = (
     "libcuda.",
     "libOpenCL.",
 )
-UNMANAGED = ("libvulkan.",)
 
 
 def program_checks(command: str) -> dict[str, Check]:
@@ -68,10 +68,11 @@ def _judge(elf: Elf) -> Finding:
     if elf.is_static:
         return warn("none: it is linked statically", "a dynamically linked build of it")
     managed = [name for name in elf.needed if name.startswith(MANAGED)]
-    unmanaged = [name for name in elf.needed if name.startswith(UNMANAGED)]
-    if unmanaged and not managed:
-        found = f"{', '.join(unmanaged)}: what it does there passes unmanaged"
+    unmanaged = [name for name in elf.needed if name.startswith(VULKAN)]
+    if unmanaged:
+        also = f"; {', '.join(managed)} is managed" if managed else ""
+        found = f"{', '.join(unmanaged)}: what it does there passes unmanaged{also}"
         return warn(found, "OpenGL, OpenGL ES, EGL, GLX, CUDA and OpenCL are managed so far")
     if managed:
-        return ok(", ".join(managed + unmanaged))
+        return ok(", ".join(managed))
     return ok(f"none for a GPU among {len(elf.needed)}; what it loads later is covered too")

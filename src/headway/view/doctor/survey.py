@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-APIS = {"OpenGL": ("gl", "egl"), "CUDA": ("cu",), "OpenCL": ("cl",)}
+APIS = {"OpenGL": ("gl", "egl"), "CUDA": ("cu",), "OpenCL": ("cl",), "Vulkan": ("vk",)}
 """By how the names of their functions begin; GLX and EGL come with OpenGL."""
 _ROW = struct.Struct("<56sQ")
 _VERSION = re.compile(r"(_v\d+)?(_ptsz|_ptds)?$")
@@ -131,6 +131,8 @@ def why_passed(name: str, way: str, asked: int, hooks: set[str], known: dict[str
     api = api_of(name)
     if api == "OpenCL" and api not in known:
         return "this interposer was built without OpenCL"
+    if api == "Vulkan":
+        return "Vulkan is not managed"
     if way == _EXTENSION:
         return "functions of extensions are the driver's own"
     plain = _VERSION.sub("", name)
