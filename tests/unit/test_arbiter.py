@@ -6,6 +6,7 @@ import os
 import random
 import resource
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from headway.live.gate.channel import Channel, Peer
 from headway.live.identity.registry import Registry
 from headway.live.identity.wishes import Wish
 from headway.live.server.daemon import Daemon
+from headway.live.server.errands import Errands
 from headway.live.server.listener import Listener
 from headway.live.server.loop import Loop
 from headway.live.watch.stats import Stats
@@ -37,6 +39,7 @@ from headway.live.wire.protocol import (
     parse_hello,
 )
 from headway.trace.checker import Checker
+from tests.unit.asking import come, status_of
 
 MS = 1_000_000
 
@@ -250,13 +253,11 @@ def test_a_failing_engine_is_replaced_and_everybody_let_go(
     daemon.room = 10
     ends = []
     for _ in range(2):
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        ours.setblocking(False)
-        daemon.clients.accept(ours)
+        theirs = come(daemon)
         theirs.send(build_hello("client"))
         ends.append(theirs)
     daemon._turn()
-    assert [c["state"] for c in daemon.status()["channels"]] == ["idle", "idle"]
+    assert [c["state"] for c in status_of(daemon)["channels"]] == ["idle", "idle"]
 
     def fail(group: Group, now_ns: int) -> None:
         raise KeyError("a mistake")
@@ -264,21 +265,20 @@ def test_a_failing_engine_is_replaced_and_everybody_let_go(
     monkeypatch.setattr(daemon.engine, "submit", fail)
     ends[0].send(build_message(Message(SUBMIT, 1)))
     daemon._turn()
-    assert daemon.status()["channels"] == []
-    assert daemon.status()["restarts"] == 1
+    assert status_of(daemon)["channels"] == []
+    assert status_of(daemon)["restarts"] == 1
     assert "the engine starts over: KeyError: 'a mistake'" in capfd.readouterr().err
     for end in ends:
         end.settimeout(5)
         while end.recv(1000):  # the welcome, then the end
             pass
         end.close()
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    ours.setblocking(False)
-    daemon.clients.accept(ours)
+    theirs = come(daemon)
     theirs.send(build_hello("again"))
     theirs.send(build_message(Message(SUBMIT, 1)))
     daemon._turn()
-    assert [c["state"] for c in daemon.status()["channels"]] == ["running"]
+    daemon._turn()
+    assert [c["state"] for c in status_of(daemon)["channels"]] == ["running"]
     theirs.close()
     daemon._turn()
     daemon.loop.close()
@@ -287,7 +287,13 @@ def test_a_failing_engine_is_replaced_and_everybody_let_go(
 def test_a_listener_without_descriptors_pauses_and_opens_again(tmp_path: Path) -> None:
     loop = Loop()
     came: list[socket.socket] = []
-    listener = Listener(loop, tmp_path / "door", socket.SOCK_STREAM, came.append)
+    errands = Errands(1, MS, MS)
+    listener = Listener(loop, tmp_path / "door", socket.SOCK_STREAM, came.append, errands)
+
+    def turn(timeout_s: float) -> None:
+        loop.turn(timeout_s)
+        errands.run(time.monotonic_ns())
+
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as knocking:
         knocking.connect(str(tmp_path / "door"))
@@ -295,18 +301,18 @@ def test_a_listener_without_descriptors_pauses_and_opens_again(tmp_path: Path) -
         os.close(next_fd)
         resource.setrlimit(resource.RLIMIT_NOFILE, (next_fd, hard))
         try:
-            loop.turn(5)
-            loop.turn(0)
+            turn(5)
+            turn(0)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         until_ns = listener.paused_until_ns
         assert until_ns is not None
         assert came == []
         listener.resume(until_ns - 1)
-        loop.turn(0)
+        turn(0)
         assert came == []
         listener.resume(until_ns)
-        loop.turn(5)
+        turn(5)
         assert len(came) == 1
         came[0].close()
     listener.close()

@@ -19,6 +19,7 @@ from headway.live.gate.channel import Channel, Peer
 from headway.live.identity.wishes import Wish
 from headway.live.server.daemon import Daemon
 from headway.live.wire.protocol import build_hello
+from tests.unit.asking import ask, come, status_of
 
 MS = 1_000_000
 US, PARENT, STRANGER = os.getpid(), os.getppid(), 1
@@ -41,9 +42,7 @@ class Bench:
         token = self.daemon.registry.launches.expect(
             Wish(name=name, priority=rule, uid=os.geteuid())
         )
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        ours.setblocking(False)
-        self.daemon.clients.accept(ours)
+        theirs = come(self.daemon)
         theirs.send(build_hello(name, token))
         self._ends.append(theirs)
         self.daemon._turn()
@@ -56,8 +55,8 @@ class Bench:
         self.daemon.foreground._found(window_of(pid))
 
     def in_front(self) -> list[str]:
-        entry = self.daemon.status()["foreground"]
-        shown = [c["task"] for c in self.daemon.status()["channels"] if c["foreground"]]
+        entry = status_of(self.daemon)["foreground"]
+        shown = [c["task"] for c in status_of(self.daemon)["channels"] if c["foreground"]]
         assert entry is None or entry["tasks"] == shown
         return [name.split(".")[0] for name in shown]
 
@@ -145,7 +144,7 @@ def test_a_fixed_priority_stays_what_it_is_in_front(bench: Bench) -> None:
     bench.look_at(US)
     assert fixed.task is not None
     assert fixed.task.priority == 3
-    assert bench.daemon.status()["foreground"]["pid"] == US
+    assert status_of(bench.daemon)["foreground"]["pid"] == US
 
 
 def test_the_window_of_a_launcher_counts_for_what_it_started(bench: Bench) -> None:
@@ -171,7 +170,7 @@ def test_a_priority_that_becomes_automatic_is_looked_at_again(bench: Bench) -> N
     bench.look_at(PARENT)
     assert bench.in_front() == []
     peer = Peer(US, os.geteuid(), os.getegid())
-    bench.daemon.control.do_set({"task": "child", "priority": "*"}, peer)
+    ask(bench.daemon, peer, do="set", task="child", priority="*")
     assert bench.in_front() == ["child"]
 
 
@@ -212,7 +211,7 @@ def test_a_mistake_of_our_own_costs_the_display_only(
     assert "could not handle" in watcher.problem
     assert watcher.due_ns is not None
     assert watcher.due_ns > time.monotonic_ns(), "it is not tried again at once"
-    assert [c["state"] for c in bench.daemon.status()["channels"]] == ["idle"]
+    assert [c["state"] for c in status_of(bench.daemon)["channels"]] == ["idle"]
     theirs.close()
 
 
@@ -222,13 +221,13 @@ def test_a_mistake_of_our_own_costs_the_display_only(
 def offer(bench: Bench, display: object, *, uid: int | None = None) -> str | None:
     """A program is started there; the display that the daemon follows then."""
     peer = Peer(US, os.geteuid() if uid is None else uid, 0)
-    bench.daemon.control.do_run({"do": "run", "display": display, "authority": "/x"}, peer)
-    name: str | None = bench.daemon.status()["display"]
+    ask(bench.daemon, peer, do="run", display=display, authority="/x")
+    name: str | None = status_of(bench.daemon)["display"]
     return name
 
 
 def test_a_daemon_without_a_display_takes_that_of_the_first_program(bench: Bench) -> None:
-    assert bench.daemon.status()["display"] is None
+    assert status_of(bench.daemon)["display"] is None
     assert offer(bench, None) is None
     assert offer(bench, ":7", uid=os.geteuid() + 1) is None, "of another user"
     assert offer(bench, ":7") == ":7"

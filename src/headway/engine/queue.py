@@ -64,10 +64,13 @@ class ReadyQueue:
 
     def pull(self, task: Task) -> None:
         """The task's group is no longer ready, or changes its place."""
-        group = task.waiting
-        if group is not None:
-            entry = (task.key, group.submitted_ns, task.order, group)
-            self.take(bisect_left(self.entries, entry))
+        if task.waiting is not None:
+            self.take(self.place(task.waiting))
+
+    def place(self, group: Group) -> int:
+        """How many are asked before this ready group."""
+        task = group.task
+        return bisect_left(self.entries, (task.key, group.submitted_ns, task.order, group))
 
     def take(self, place: int) -> None:
         """Remove the group at this place."""

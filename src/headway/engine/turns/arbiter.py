@@ -59,13 +59,14 @@ class Arbiter:
         self.engine = engine
         self.bounds = bounds
         self._grant = grant
-        self._by_task: dict[str, Client] = {}
+        self.clients: dict[str, Client] = {}
+        """By the names of their tasks."""
         self.online = Online(engine, bounds.hold_ns)
         self._turners: dict[Client, None] = {}
         """Clients that take turns."""
         self._back = HoldBack(self._turners, self.online.clients)
-        self._early_gate = EarlyGate(engine, self.online.clients, self._by_task, self._back)
-        self._long_pieces = LongPieces(self._by_task.values(), bounds.calm_ns)
+        self._early_gate = EarlyGate(engine, self.online.clients, self.clients, self._back)
+        self._long_pieces = LongPieces(self.clients.values(), bounds.calm_ns)
         self._looking = False
         self._due_ns: int | None = None
         """The tick at which what has changed is decided on."""
@@ -74,7 +75,7 @@ class Arbiter:
 
     def add(self, client: Client) -> None:
         if client.task is not None:
-            self._by_task[client.task.name] = client
+            self.clients[client.task.name] = client
 
     def remove(self, client: Client, now_ns: int) -> None:
         """The program is gone, wherever it was; nobody may wait for it."""
@@ -82,7 +83,7 @@ class Arbiter:
         if task is None:
             return
         self.online.settle(now_ns)
-        self._by_task.pop(task.name, None)
+        self.clients.pop(task.name, None)
         self._turners.pop(client, None)
         self._end(client, now_ns)
         self.engine.advance(now_ns)
@@ -383,7 +384,7 @@ class Arbiter:
 
     def _let_go(self, group: Group, now_ns: int) -> None:
         """The engine decided; tell the program."""
-        client = self._by_task[group.task.name]
+        client = self.clients[group.task.name]
         self.online.go(client, now_ns)
         if client.turns:
             self._lend(client, now_ns)
@@ -520,4 +521,4 @@ class Arbiter:
 
     def _waiting(self) -> list[Client]:
         """Those who could go now: the first of them, if they are many."""
-        return [self._by_task[g.task.name] for g in self.engine.first_ready(ends.LOOKED_AT)]
+        return [self.clients[g.task.name] for g in self.engine.first_ready(ends.LOOKED_AT)]

@@ -14,15 +14,17 @@ from typing import TYPE_CHECKING
 
 from headway.engine.turns import leases
 from headway.live.devices import mps
-from headway.live.gate.channel import Channel, peer_of
+from headway.live.gate.channel import Channel, Peer
+from headway.live.server.loop import describe_failure, log
+from headway.live.server.newcomers import Newcomers
 from headway.live.server.report import sample
 from headway.live.wire.pages import Pages
 from headway.live.wire.protocol import (
     ENTER,
     GRANT,
-    HELLO_SIZE,
     LEAVE,
     MESSAGE_SIZE,
+    SUBMIT,
     Message,
     ProtocolError,
     build_message,
@@ -36,9 +38,7 @@ if TYPE_CHECKING:
 
 SAMPLES_A_BEAT = 64
 """Pages that are read with one heartbeat, about: reading all of very many would take too long."""
-HELLO_NS = 2_000_000_000
-"""A connection that has said nothing for this long is closed."""
-A_TURN = 16
+A_TURN = 4
 """Messages that are read from one before the others are heard."""
 
 
@@ -47,16 +47,17 @@ class Clients:
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
+        self.newcomers = Newcomers(daemon, self._arrived)
         self.came = 0
         """How many there were so far, and the number of the last."""
         self.heard_ns = 0
         """When a program that takes turns was last heard."""
         self._beats = 0
 
-    def accept(self, connection: socket.socket) -> None:
-        daemon, peer = self._daemon, peer_of(connection)
-        # Those for whom there is no room hear it at once, and go unmanaged without waiting.
-        if len(daemon.channels) >= daemon.room or not daemon.registry.rights.arrive(peer):
+    def _arrived(self, connection: socket.socket, peer: Peer, data: bytes) -> None:
+        """Somebody has said the first words."""
+        daemon = self._daemon
+        if not daemon.registry.rights.arrive(peer):
             daemon.refused += 1
             connection.close()
             return
@@ -65,15 +66,24 @@ class Clients:
         daemon.channels[channel.number] = channel
         drop = partial(self.drop, channel)
         daemon.loop.watch(connection.fileno(), partial(self._readable, channel), drop)
+        try:
+            self._greet(channel, data)
+        except (ProtocolError, OSError):
+            daemon.refused += 1
+            self.drop(channel)
+        except Exception as error:
+            log(describe_failure(error))
+            self.drop(channel)
 
     def _readable(self, channel: Channel) -> None:
-        """Read what is there, but not for ever: the others want to be heard too."""
+        """Read what is there, but not for ever: the others want to be heard too. After asking most
+        programs wait for the answer."""
         channels = self._daemon.channels
         for _ in range(A_TURN):
             if channel.number not in channels:
                 return
             try:
-                data = channel.socket.recv(max(HELLO_SIZE, MESSAGE_SIZE) + 1)
+                data = channel.socket.recv(MESSAGE_SIZE + 1)
             except BlockingIOError:
                 return
             except OSError:
@@ -82,13 +92,13 @@ class Clients:
                 self.drop(channel)
                 return
             try:
-                if channel.task is None:
-                    self._greet(channel, data)
-                else:
-                    self._hear(channel, parse_message(data))
+                message = parse_message(data)
+                self._hear(channel, message)
             except (ProtocolError, OSError):
                 self._daemon.refused += 1
                 self.drop(channel)
+                return
+            if message.type == SUBMIT:
                 return
 
     def _hear(self, channel: Channel, message: Message) -> None:
@@ -117,6 +127,7 @@ class Clients:
         daemon.arbiter.add(channel)
         daemon.servers.arrived(channel)
         daemon.windows.arrived(channel)  # before it can ask for anything
+        daemon.directory.arrived(channel)
         daemon.arbiter.changed()
         welcome = [build_welcome(channel.number)]
         socket.send_fds(channel.socket, welcome, [pages.daemon_fd, pages.client_fd])
@@ -146,8 +157,7 @@ class Clients:
                 if (channel.number + self._beats) % rounds == 0:
                     sample(daemon, channel, now_ns)
                 leases.tell_passed(daemon.engine, channel, now_ns)
-            elif now_ns - channel.since_ns > HELLO_NS:
-                self.drop(channel)
+        self.newcomers.tick(now_ns)
 
     def drop(self, channel: Channel) -> None:
         """A connection is over, by whatever cause."""
@@ -169,4 +179,5 @@ class Clients:
         except Exception as error:
             daemon.doubt(error)
         daemon.windows.gone(channel)
+        daemon.directory.gone(channel)
         daemon.arbiter.changed()

@@ -1,40 +1,33 @@
-"""The control socket: one JSON object a line in, one a line out."""
+"""What is asked on the control socket, and what is done about it."""
 
 from __future__ import annotations
 
-import json
-import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from headway.live.gate.channel import Channel, Peer, peer_of
+from headway.live.gate.channel import Channel, Peer
 from headway.live.identity.launches import life
 from headway.live.identity.wishes import Wish
 from headway.live.server import requests
-from headway.live.server.loop import READ, WRITE, describe_failure, log
+from headway.live.server.callers import Answer, Answering, Caller, Callers
+from headway.live.server.report import telling
 from headway.live.server.requests import Refusal, Request
-from headway.live.watch.explain import explain
+from headway.live.server.sharing import Shared
+from headway.live.watch.explain import explaining
 from headway.live.wire import paths
 
 if TYPE_CHECKING:
     from headway.live.server.daemon import Daemon
 
-MAX_LINE = 65536
-LINES_A_TURN = 8
-"""More than these wait until the others were heard."""
 MAX_EXPLAINED = 8
+A_STEP = 8
+"""Tasks that are changed in one go."""
+NAMED = 10
+"""Tasks that are named to somebody who named none."""
 
-
-class Caller:
-    """One control connection: what it said and what it has not read yet."""
-
-    def __init__(self, connection: socket.socket, peer: Peer) -> None:
-        self.socket = connection
-        self.peer = peer
-        self.heard = bytearray()
-        self.unread = bytearray()
+Result = dict[str, Any]
 
 
 class Control:
@@ -43,126 +36,24 @@ class Control:
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
-        self._callers: dict[Caller, None] = {}
-        """Who said something last stands last."""
-        self._asking: Caller | None = None
-        """Whose line is being answered."""
-        self.room = 64
+        self.callers = Callers(daemon, self._handle)
+        self._status = Shared(partial(_status, daemon))
 
-    def accept(self, connection: socket.socket) -> None:
-        peer = peer_of(connection)
-        if not self._daemon.registry.rights.may_connect(peer):
-            self._daemon.refused += 1
-            connection.close()
-            return
-        while len(self._callers) >= self.room:
-            self._close(next(iter(self._callers)))  # it was silent for longest
-        caller = Caller(connection, peer)
-        self._callers[caller] = None
-        self._daemon.loop.watch(
-            connection.fileno(), lambda: self._ready(caller), lambda: self._close(caller)
-        )
+    def _handle(self, request: Request, caller: Caller) -> Answer | Answering:
+        method = getattr(self, f"do_{request.get('do')}", None)
+        if method is None:
+            raise Refusal(f"unknown request {str(request.get('do'))[:40]!r}")
+        result: Result | Answering = method(request, caller)
+        if isinstance(result, Generator):
+            return _finish(result)
+        return {"ok": True, **result}
 
-    def close(self) -> None:
-        """What was answered goes out as far as it can, and that is the end."""
-        for caller in list(self._callers):
-            self._close(caller)
-
-    def _ready(self, caller: Caller) -> None:
-        if caller not in self._callers:
-            return
-        try:
-            if caller.unread:
-                self._send(caller)
-                return
-            data = caller.socket.recv(MAX_LINE)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        caller.heard += data
-        if not data or len(caller.heard) > 2 * MAX_LINE:
-            self._close(caller)
-            return
-        self._callers.pop(caller)
-        self._callers[caller] = None
-        self._answer(caller)
-
-    def _answer(self, caller: Caller) -> None:
-        """Answer some of the lines that came. Nothing more is read until all were answered, and
-        none is answered while earlier answers are unread: the caller pays for its own haste."""
-        if caller not in self._callers:
-            return
-        for _ in range(LINES_A_TURN):
-            end = caller.heard.find(b"\n")
-            if end < 0 or end > MAX_LINE or caller.unread:
-                break
-            self._asking = caller
-            line = bytes(caller.heard[:end])
-            del caller.heard[: end + 1]
-            answer = json.dumps(self._handle(line, caller.peer), separators=(",", ":"))
-            caller.unread += answer.encode() + b"\n"
-            self._send(caller)
-            if caller not in self._callers:
-                return
-        end = caller.heard.find(b"\n")
-        if end > MAX_LINE or (end < 0 and len(caller.heard) > MAX_LINE):
-            self._close(caller)
-        else:
-            self._wait(caller)
-
-    def _send(self, caller: Caller) -> None:
-        try:
-            sent = caller.socket.send(caller.unread)
-            del caller.unread[:sent]
-        except BlockingIOError:
-            pass
-        except OSError:
-            self._close(caller)
-            return
-        self._wait(caller)
-
-    def _wait(self, caller: Caller) -> None:
-        """For room to write, for our own next turn, or for more to read."""
-        loop, fd = self._daemon.loop, caller.socket.fileno()
-        if caller.unread:
-            loop.want(fd, WRITE)
-        elif b"\n" in caller.heard:
-            loop.want(fd, 0)
-            loop.soon(lambda: self._answer(caller), lambda: self._close(caller))
-        else:
-            loop.want(fd, READ)
-
-    def _close(self, caller: Caller) -> None:
-        if caller in self._callers:
-            del self._callers[caller]
-            self._daemon.recordings.end(caller, time.monotonic_ns())
-            self._daemon.loop.unwatch(caller.socket.fileno())
-            self._daemon.loop.close_later(caller.socket.close)
-
-    def _handle(self, line: bytes, peer: Peer) -> dict[str, Any]:
-        try:
-            request = json.loads(line)
-            if not isinstance(request, dict):
-                raise Refusal("expected a JSON object")
-            method = getattr(self, f"do_{request.get('do')}", None)
-            if method is None:
-                raise Refusal(f"unknown request {str(request.get('do'))[:40]!r}")
-            result: dict[str, Any] = method(request, peer)
-            return {"ok": True, **result}
-        except (ValueError, RecursionError) as error:
-            return {"ok": False, "error": " ".join(str(error).split())[:500]}
-        except Exception as error:
-            log(describe_failure(error))
-            words = "the daemon could not do that; its log says why"
-            return {"ok": False, "error": words, "failed": True}
-
-    def do_run(self, request: Request, peer: Peer) -> dict[str, Any]:
+    def do_run(self, request: Request, caller: Caller) -> Result:
         """Somebody is about to start a program with these wishes."""
-        wish = self._wish(request, peer)
-        self._daemon.launched(peer.pid)
-        self._daemon.foreground.offer(request.get("display"), request.get("authority"), peer)
-        token = self._daemon.registry.launches.expect(wish, request, life(peer.pid))
+        wish = self._wish(request, caller.peer)
+        self._daemon.launched(caller.peer.pid)
+        self._daemon.foreground.offer(request.get("display"), request.get("authority"), caller.peer)
+        token = self._daemon.registry.launches.expect(wish, request, life(caller.peer.pid))
         mps = self._daemon.mps
         return {
             "token": token,
@@ -171,17 +62,18 @@ class Control:
             "environment": {} if mps is None else mps.environment,
         }
 
-    def do_become(self, request: Request, peer: Peer) -> dict[str, Any]:
+    def do_become(self, request: Request, caller: Caller) -> Result:
         """A program says what its GPU work is now, and until `unbecome`."""
+        peer, registry = caller.peer, self._daemon.registry
         wish = self._wish(request, peer)
-        return self._claim(peer, partial(self._daemon.registry.claim, peer, wish, request))
+        return self._claim(peer, partial(registry.claim, peer, wish, request))
 
-    def do_unbecome(self, request: Request, peer: Peer) -> dict[str, Any]:
-        return self._claim(peer, partial(self._daemon.registry.unclaim, peer))
+    def do_unbecome(self, request: Request, caller: Caller) -> Result:
+        return self._claim(caller.peer, partial(self._daemon.registry.unclaim, caller.peer))
 
-    def _claim(self, peer: Peer, change: Callable[[list[Channel], int], str]) -> dict[str, Any]:
+    def _claim(self, peer: Peer, change: Callable[[list[Channel], int], str]) -> Result:
         daemon, now_ns = self._daemon, time.monotonic_ns()
-        own = [c for c in daemon.channels.values() if c.task is not None and c.peer.pid == peer.pid]
+        own = [c for c in daemon.directory.of_process(peer.pid) if c.task is not None]
         daemon.arbiter.settle(now_ns)
         try:
             problems = change(own, now_ns)
@@ -201,83 +93,110 @@ class Control:
             raise Refusal(problem)
         return wish
 
-    def do_status(self, request: Request, peer: Peer) -> dict[str, Any]:
-        return {"status": self._daemon.status()}
+    def do_status(self, request: Request, caller: Caller) -> Answering:
+        return self._status.answering()
 
-    def do_explain(self, request: Request, peer: Peer) -> dict[str, Any]:
+    def do_explain(self, request: Request, caller: Caller) -> Answering:
         """Why tasks wait now, and what they waited for."""
         channels = self._named(requests.text(request, "task") or "")
-        return {"tasks": explain(self._daemon, channels[:MAX_EXPLAINED], time.monotonic_ns())}
+        tasks = yield from explaining(self._daemon, channels[:MAX_EXPLAINED])
+        return {"tasks": tasks}
 
     def _named(self, wanted: str) -> list[Channel]:
         """Channels by name, pid or full task name."""
-        known = [c for c in self._daemon.channels.values() if c.task is not None]
-        found = [c for c in known if c.task and wanted in (c.task.name, c.name, str(c.peer.pid))]
+        found = [c for c in self._daemon.directory.named(wanted) if c.task is not None]
         if not found:
-            names = [c.task.name for c in known if c.task is not None]
-            there = f"there are {', '.join(names[:10])}" if names else "none runs here"
-            more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+            names, others = self._daemon.directory.some_tasks(NAMED)
+            there = f"there are {', '.join(names)}" if names else "none runs here"
+            more = f" and {others} more" if others else ""
             raise Refusal(f"no task is called {wanted!r}: {there}{more}")
         return found
 
-    def do_stop(self, request: Request, peer: Peer) -> dict[str, Any]:
-        if not self._daemon.registry.rights.may_rule(peer):
+    def do_stop(self, request: Request, caller: Caller) -> Result:
+        if not self._daemon.registry.rights.may_rule(caller.peer):
             raise Refusal("only the user of the daemon may stop it")
         self._daemon.stop()
         return {}
 
-    def do_trace(self, request: Request, peer: Peer) -> dict[str, Any]:
+    def do_trace(self, request: Request, caller: Caller) -> Result:
         """After the answer every event goes to this caller, until it closes its side."""
         daemon = self._daemon
-        if not daemon.registry.rights.may_rule(peer):
+        if not daemon.registry.rights.may_rule(caller.peer):
             raise Refusal("only the user of the daemon may record what it does")
-        assert self._asking is not None
+        if caller.records:
+            raise Refusal("what happens is recorded to this connection already")
         daemon.arbiter.pump(time.monotonic_ns())
-        daemon.recordings.start(self._asking.socket.dup(), daemon.engine, self._asking)
+        reader = caller.socket.dup()
+        try:
+            daemon.recordings.start(reader, daemon.engine, caller)
+        except Exception:
+            reader.close()
+            raise
+        caller.records = True
         return {}
 
-    def do_reload(self, request: Request, peer: Peer) -> dict[str, Any]:
-        if not self._daemon.registry.rights.may_rule(peer):
+    def do_reload(self, request: Request, caller: Caller) -> Result:
+        if not self._daemon.registry.rights.may_rule(caller.peer):
             raise Refusal("only the user of the daemon may have its spec read again")
         problem = self._daemon.reload()
         if problem:
             raise Refusal(problem)
         return {}
 
-    def _remember(self, changed: list[Channel], request: Request) -> None:
+    def _remember(self, changed: set[Channel], request: Request) -> None:
         """The next daemon is to know it too, unless it is for some of a launch's processes only."""
-        others = [c for c in self._daemon.channels.values() if c not in changed]
-        for token in {c.token for c in changed} - {c.token for c in others}:
-            self._daemon.registry.launches.change(token, request)
+        for token in {channel.token for channel in changed}:
+            if changed.issuperset(self._daemon.directory.with_token(token)):
+                self._daemon.registry.launches.change(token, request)
 
-    def do_set(self, request: Request, peer: Peer) -> dict[str, Any]:
-        """Change policy, priority or reserve of tasks that run."""
-        daemon = self._daemon
+    def do_set(self, request: Request, caller: Caller) -> Answering:
+        """Change policy, priority or reserve of tasks that run: some at a time, where they are
+        many."""
+        daemon, peer = self._daemon, caller.peer
         wanted = requests.text(request, "task") or ""
         rights = daemon.registry.rights  # a name may be another user's too; only one's own is meant
         channels = [c for c in self._named(wanted) if rights.may_manage(peer, c.peer.uid)]
         if not channels:
             raise Refusal(f"{wanted!r} belongs to another user")
         wish = self._wish(request, peer)
-        policy, priority, reserve = wish.policy, wish.priority, wish.reserve
-        now_ns = time.monotonic_ns()
+        names: list[str] = []
+        try:
+            for place in range(0, len(channels), A_STEP):
+                some = [c for c in channels[place : place + A_STEP] if c.task is not None]
+                self._set(some, wish, peer)
+                names += [c.task.name for c in some if c.task is not None]
+                yield
+            self._remember(set(channels), request)
+        finally:
+            daemon.foreground.refresh()
+        return {"tasks": names}
+
+    def _set(self, channels: list[Channel], wish: Wish, peer: Peer) -> None:
+        daemon, now_ns = self._daemon, time.monotonic_ns()
         daemon.arbiter.settle(now_ns)
         try:
             for channel in channels:
                 assert channel.task is not None
-                if reserve is not None:  # first: it is what may be turned away
-                    why = daemon.registry.change_reserve(channel, reserve, peer.uid, now_ns)
+                if wish.reserve is not None:  # first: it is what may be turned away
+                    why = daemon.registry.change_reserve(channel, wish.reserve, peer.uid, now_ns)
                     if why:
                         raise Refusal(why)
-                if policy is not None:
-                    daemon.engine.set_policy(channel.task, policy, now_ns)
-                if priority is not None:
-                    daemon.engine.set_priority(channel.task, priority, now_ns)
+                if wish.policy is not None:
+                    daemon.engine.set_policy(channel.task, wish.policy, now_ns)
+                if wish.priority is not None:
+                    daemon.engine.set_priority(channel.task, wish.priority, now_ns)
                 daemon.arbiter.take_back(channel, now_ns)
-            self._remember(channels, request)
         finally:
             daemon.servers.changed()
             daemon.arbiter.decide(now_ns)
             daemon.arbiter.changed()
-            daemon.foreground.refresh()
-        return {"tasks": [c.task.name for c in channels if c.task is not None]}
+
+
+def _finish(steps: Answering) -> Answering:
+    result = yield from steps
+    return result if isinstance(result, bytes) else {"ok": True, **result}
+
+
+def _status(daemon: Daemon) -> Generator[None, None, bytes]:
+    status = yield from telling(daemon)
+    return b'{"ok":true,"status":' + status + b"}\n"

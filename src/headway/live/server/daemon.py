@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from headway.engine.core import Engine
 from headway.engine.events import Observer
@@ -39,9 +38,10 @@ from headway.live.identity.wishes import Address
 from headway.live.server import startup
 from headway.live.server.clients import Clients
 from headway.live.server.control import Control
+from headway.live.server.directory import Directory
+from headway.live.server.errands import Errands
 from headway.live.server.listener import Listener
 from headway.live.server.loop import Loop, describe_failure, log
-from headway.live.server.report import describe
 from headway.live.server.specfile import SpecFile
 from headway.live.server.startup import DaemonError
 from headway.live.watch.recording import Recordings
@@ -54,6 +54,11 @@ FIRST_NS = 60_000_000_000
 """How long a daemon that ends with its last client waits for the first."""
 DEFAULT_HOLDOFF_NS = 2_000_000
 MAX_LAUNCHED = 100
+ARRIVALS_PART, ARRIVALS_BURST_NS, ARRIVALS_SLICE_NS = 2, 500_000_000, 1_000_000
+"""Programs that come have half of the time: two thousand of them can at once, and those that are
+there are decided on every millisecond meanwhile."""
+ERRANDS_PART, ERRANDS_BURST_NS, ERRANDS_SLICE_NS = 8, 50_000_000, 250_000
+"""People have an eighth; a decision waits for a slice at most."""
 
 
 class Daemon:
@@ -98,7 +103,12 @@ class Daemon:
             raise DaemonError(str(error)) from None
         self.recordings = Recordings()
         self.channels: dict[int, Channel] = {}
+        self.directory = Directory()
         self.clients = Clients(self)
+        self.arrivals = Errands(ARRIVALS_PART, ARRIVALS_BURST_NS, ARRIVALS_SLICE_NS)
+        """Programs that come."""
+        self.errands = Errands(ERRANDS_PART, ERRANDS_BURST_NS, ERRANDS_SLICE_NS)
+        """What people ask for."""
         self.engine = self._new_engine()
         self.arbiter = Arbiter(self.engine, self.clients.grant, self._bounds)
         inherit = inherit or Inherit()
@@ -154,15 +164,17 @@ class Daemon:
             startup.lock(stack, self.folder)
             fence()  # that it is there is known before a client needs it
             self.registry.tidy()
-            self.room, self.control.room = startup.make_room(metrics=self._metrics is not None)
+            room = startup.make_room(metrics=self._metrics is not None)
+            self.room, self.control.callers.room = room
             self.registry.rights.room = self.room
             if self.mps is not None:
                 log(MEANING)
                 self.mps.start()
                 stack.callback(self.mps.stop)
             clients, control = paths.client_socket(self.folder), paths.control_socket(self.folder)
-            self._listen(stack, clients, socket.SOCK_SEQPACKET, self.clients.accept)
-            self._listen(stack, control, socket.SOCK_STREAM, self.control.accept)
+            newcomers, callers = self.clients.newcomers, self.control.callers
+            self._listen(stack, clients, socket.SOCK_SEQPACKET, newcomers.accept, self.arrivals)
+            self._listen(stack, control, socket.SOCK_STREAM, callers.accept, self.errands)
             if self._metrics is not None:
                 self._serve_metrics(stack, self._metrics)
             wake = startup.catch_signals(stack)
@@ -177,8 +189,9 @@ class Daemon:
             finally:
                 for channel in list(self.channels.values()):
                     self.clients.drop(channel)
+                newcomers.close()
                 self.servers.close()
-                self.control.close()
+                callers.close()
                 self.recordings.close(self.engine)
                 for fd in list(self._launched):
                     self._launch_over(fd)
@@ -192,9 +205,10 @@ class Daemon:
         path: Path,
         kind: int,
         accept: Callable[[socket.socket], None],
+        errands: Errands,
     ) -> None:
         try:
-            listener = Listener(self.loop, path, kind, accept)
+            listener = Listener(self.loop, path, kind, accept, errands)
         except OSError as error:
             raise DaemonError(f"{path}: {error.strerror or error}") from None
         stack.callback(listener.close)
@@ -272,12 +286,15 @@ class Daemon:
             self._start_over()
         if self.windows.is_stale:
             self.windows.tell()
+        self.arrivals.run(time.monotonic_ns())
+        self.errands.run(time.monotonic_ns())
+        self.loop.finish()
         self.recordings.send(self.engine, now_ns)
         for listener in self._listeners:
             listener.resume(now_ns)
         if self._beats and now_ns - self._beat_ns >= HEARTBEAT_NS:
             self._beat(now_ns)
-        if self.until_idle and not self.channels:
+        if self.until_idle and not (self.channels or self.clients.newcomers):
             self._stopping |= self._is_over(now_ns)
 
     def _spin(self, now_ns: int) -> None:
@@ -329,6 +346,7 @@ class Daemon:
         times = [self.arbiter.next_timer_ns(), self.servers.next_timer_ns()]
         times += [self.recordings.due_ns, self.foreground.watcher.due_ns]
         times += [listener.paused_until_ns for listener in self._listeners]
+        times += [self.arrivals.due_ns(), self.errands.due_ns()]
         if self.windows.is_stale:
             times.append(0)
         if self._beats:
@@ -340,7 +358,7 @@ class Daemon:
     @property
     def _beats(self) -> bool:
         """Whether anybody looks; an idle daemon sleeps."""
-        return bool(self.channels) or self._alive is not None
+        return bool(self.channels or self.clients.newcomers) or self._alive is not None
 
     def _beat(self, now_ns: int) -> None:
         self._beat_ns = now_ns
@@ -376,10 +394,6 @@ class Daemon:
             self.arbiter.pump(now_ns)
         except Exception as error:
             self.doubt(error)
-
-    def status(self) -> dict[str, Any]:
-        """Everything `headway status` shows."""
-        return describe(self)
 
 
 def _with_holdoff(spec: Spec, holdoff_ns: int) -> tuple[Policy | Predictor, ...]:

@@ -8,13 +8,17 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from headway.live.server.loop import Loop
+from headway.live.gate.channel import Peer
+from headway.live.server.errands import Errands
+from headway.live.server.loop import READ, Loop
 
 PAUSE_NS = 100_000_000
 """How long to leave those who knock alone when the system has no descriptor left."""
 BACKLOG = 1024
-A_TURN = 64
-"""How many are let in before the others are heard again."""
+A_TURN = 8
+"""How many are let in before others have their turn."""
+DOOR = Peer(0, -1, -1)
+"""Whoever knocks is nobody yet."""
 
 
 class Listener:
@@ -26,12 +30,14 @@ class Listener:
         path: Path | None,
         kind: int,
         accept: Callable[[socket.socket], None],
+        errands: Errands,
         *,
         port: int = 0,
     ) -> None:
-        """At a path, or without one at a port of the loopback interface. OSError if there can be
-        no socket there."""
+        """At a path, or without one at a port of the loopback interface; letting somebody in is one
+        of the errands. OSError if there can be no socket there."""
         self._loop = loop
+        self._errands = errands
         self._accept = accept
         self._path = path
         self.paused_until_ns: int | None = None
@@ -72,17 +78,28 @@ class Listener:
         self.paused_until_ns = time.monotonic_ns() + PAUSE_NS
 
     def _ready(self) -> None:
+        self._loop.want(self.socket.fileno(), 0)
+        self._errands.add(DOOR, self._let_in)
+
+    def _let_in(self) -> bool:
+        """Let some in; True if there are more."""
+        if self.socket.fileno() < 0:
+            return False
         for _ in range(A_TURN):
             try:
                 connection, _address = self.socket.accept()
             except BlockingIOError:
-                return
+                self._loop.want(self.socket.fileno(), READ)
+                return False
             except OSError as error:
                 if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS):
                     self._pause()
-                return
+                else:
+                    self._loop.want(self.socket.fileno(), READ)
+                return False
             connection.setblocking(False)
             try:
                 self._accept(connection)
             except OSError:
                 connection.close()
+        return True

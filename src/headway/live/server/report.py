@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections import Counter
+from collections.abc import Generator
+from itertools import islice
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from headway import __version__
 from headway.engine.inheritance import Request
 from headway.engine.model import Task, level_of
+from headway.engine.turns.client import Client
 from headway.live.desktop.servers import WindowServer
 from headway.live.gate.channel import Channel
 from headway.live.wire.protocol import ClientPage
@@ -17,13 +23,34 @@ from headway.live.wire.protocol import ClientPage
 if TYPE_CHECKING:
     from headway.live.server.daemon import Daemon
 
+A_STEP = 16
+"""Programs that are described in one go."""
 
-def describe(daemon: Daemon) -> dict[str, Any]:
-    """Everything `headway status` shows."""
-    now_ns = time.monotonic_ns()
-    channels = [c for c in daemon.channels.values() if c.task is not None]
-    entries = [describe_channel(daemon, channel, now_ns) for channel in channels]
-    return describe_daemon(daemon, entries, now_ns)
+
+def telling(daemon: Daemon) -> Generator[None, None, bytes]:
+    """Everything `headway status` shows, as the text of it, made in short steps: each program is
+    described as it was at its step."""
+    texts, policies = [], Counter[str]()
+    channels = iter(list(daemon.channels.values()))
+    while some := list(islice(channels, A_STEP)):
+        now_ns = time.monotonic_ns()
+        for channel in some:
+            if channel.task is not None:
+                texts.append(_text(describe_channel(daemon, channel, now_ns)))
+                policies[channel.task.policy.name] += 1
+        yield
+    status = describe_daemon(daemon, [], time.monotonic_ns())
+    status["gpu"]["policy_counts"] = dict(policies)
+    del status["channels"]  # they stand last
+    return _text(status)[:-1] + b',"channels":[' + b",".join(texts) + b"]}"
+
+
+def _text(said: dict[str, Any]) -> bytes:
+    """Paths may hold what is no text to others; then the slower way is taken."""
+    try:
+        return msgspec.json.encode(said)
+    except UnicodeEncodeError:
+        return json.dumps(said, separators=(",", ":")).encode()
 
 
 def describe_daemon(daemon: Daemon, entries: list[dict[str, Any]], now_ns: int) -> dict[str, Any]:
@@ -82,7 +109,7 @@ def sample(daemon: Daemon, channel: Channel, now_ns: int) -> ClientPage | None:
     return page
 
 
-def running_ns(channel: Channel, now_ns: int) -> int:
+def running_ns(channel: Client, now_ns: int) -> int:
     """For how long a group is on the GPU that was asked for; what leases use is sampled."""
     if channel.leased or channel.account.since_ns is None:
         return 0

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Generator
+from heapq import nsmallest
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from headway.engine.model import BACKGROUND_LEVEL, Group, Task, level_of
 from headway.engine.reserves import BACKGROUND, Reserve
+from headway.engine.turns.client import Client
 from headway.live.gate.channel import Channel
 from headway.live.server.report import running_ns, sample, state_of
 from headway.live.watch.window import SLOTS
@@ -15,32 +20,70 @@ if TYPE_CHECKING:
 
 NAMED = 3
 """Rivals that are named; the rest is a number."""
+A_STEP = 256
+"""Programs that are compared in one go."""
+
+Facts = dict[str, Any]
 
 
-def explain(daemon: Daemon, channels: list[Channel], now_ns: int) -> list[dict[str, Any]]:
+def explain(daemon: Daemon, channels: list[Channel], now_ns: int) -> list[Facts]:
     """What is known of why these wait, or would."""
-    by_name: dict[str, Channel] = {}
-    for channel in daemon.channels.values():
-        if channel.leased:  # what it used of its lease so far
-            sample(daemon, channel, now_ns)
+    steps = explaining(daemon, channels, lambda: now_ns)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            facts: list[Facts] = done.value
+            return facts
+
+
+def explaining(
+    daemon: Daemon, channels: list[Channel], clock: Callable[[], int] = time.monotonic_ns
+) -> Generator[None, None, list[Facts]]:
+    """The same in short steps; who goes away meanwhile is left out."""
+    found: list[Facts] = []
+    for channel in channels:
+        rivals = yield from _rivals(daemon, channel)
+        now_ns = clock()
+        for holder in daemon.arbiter.online.clients:
+            if holder.leased and isinstance(holder, Channel):  # what it used of its lease so far
+                sample(daemon, holder, now_ns)
         if channel.task is not None:
-            by_name[channel.task.name] = channel
-    daemon.stats.update(now_ns)
-    return [_Case(daemon, channel, by_name, now_ns).facts() for channel in channels]
+            daemon.stats.update(now_ns, [channel.task])
+            found.append({**_Case(daemon, channel, now_ns).facts(), **rivals})
+    return found
+
+
+def _rivals(daemon: Daemon, channel: Channel) -> Generator[None, None, Facts]:
+    """Whom it would wait for: those who are more important, and those who are as important."""
+    above: list[Task] = []
+    equal = 0
+    others = iter(list(daemon.arbiter.clients.values()))
+    while some := list(islice(others, A_STEP)):
+        task = channel.task
+        if task is not None:
+            tasks = [other.task for other in some if other.task is not None]
+            above += [other for other in tasks if other.rank < task.rank]
+            equal += sum(other.rank == task.rank and other is not task for other in tasks)
+        yield
+    first = nsmallest(NAMED, above, key=lambda task: task.rank)
+    return {
+        "above": [{"task": task.name, "priority": task.priority} for task in first],
+        "above_count": len(above),
+        "equal_count": equal,
+    }
 
 
 class _Case:
     """One program at one instant."""
 
-    def __init__(
-        self, daemon: Daemon, channel: Channel, by_name: dict[str, Channel], now_ns: int
-    ) -> None:
+    def __init__(self, daemon: Daemon, channel: Channel, now_ns: int) -> None:
         assert channel.task is not None
         self.daemon, self.channel, self.now_ns = daemon, channel, now_ns
         self.task: Task = channel.task
         self.stats = daemon.stats
         self.gpu = daemon.engine.gpus[0]
-        self.by_name = by_name
+        self.by_name = daemon.arbiter.clients
 
     def facts(self) -> dict[str, Any]:
         task, now_ns, waits = self.task, self.now_ns, self.stats.waits(self.task)
@@ -72,10 +115,9 @@ class _Case:
                 }
                 for (kind, name), ns in causes.most_common()
             ],
-            **self._rivals(),
         }
 
-    def _share(self, channel: Channel) -> float:
+    def _share(self, channel: Client) -> float:
         assert channel.task is not None
         now_ns = self.now_ns
         return self.stats.share(channel.task, now_ns, running_ns(channel, now_ns), SLOTS)
@@ -88,13 +130,10 @@ class _Case:
         return {"priority": channel.task.priority, "share": self._share(channel)}
 
     def _why(self, waiting: Group) -> dict[str, Any]:
-        task, now_ns, ahead = self.task, self.now_ns, 0
+        task, now_ns = self.task, self.now_ns
         if not task.in_ready_queue:
             return {"kind": "budget", "ahead": 0, "in_ns": self._ready_in_ns(waiting)}
-        for group in self.daemon.engine.ready():
-            if group is waiting:
-                break
-            ahead += 1
+        ahead = self.daemon.engine.queue.place(waiting)
         head = self.gpu.executing
         if head is None:
             last, until_ns = self.gpu.last_task, self.daemon.engine.holdoffs.until_ns.get(self.gpu)
@@ -117,7 +156,7 @@ class _Case:
             "task": head.task.name,
             "ahead": ahead,
             "revoked": holder.revoked,
-            "busy": holder.pages is not None and holder.pages.report.busy,
+            "busy": holder.port is not None and holder.port.report.busy,
             "compared": (task.rank > head.task.rank) - (task.rank < head.task.rank),
             "for_ns": now_ns - (holder.account.since_ns or now_ns),
             "in_ns": None if ends_ns is None else ends_ns - now_ns,
@@ -144,16 +183,4 @@ class _Case:
             "members": len(reserve.members),
             "background": reserve.spec.shared == BACKGROUND,
             "predicted_ns": None if waiting is None else waiting.predicted_ns,
-        }
-
-    def _rivals(self) -> dict[str, Any]:
-        """Whom it would wait for: those who are more important, and those who are as important."""
-        tasks = [c.task for c in self.by_name.values() if c.task is not None]
-        above = [t for t in tasks if t.rank < self.task.rank]
-        equal = [t for t in tasks if t.rank == self.task.rank and t is not self.task]
-        above.sort(key=lambda t: t.rank)
-        return {
-            "above": [{"task": t.name, "priority": t.priority} for t in above[:NAMED]],
-            "above_count": len(above),
-            "equal_count": len(equal),
         }

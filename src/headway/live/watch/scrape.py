@@ -11,11 +11,14 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
+from headway.live.gate.channel import Peer
 from headway.live.identity.wishes import Address
+from headway.live.server.errands import Errands
 from headway.live.server.listener import Listener
-from headway.live.server.loop import WRITE, Loop
+from headway.live.server.loop import READ, WRITE, Loop, describe_failure, log
 from headway.live.watch.metrics import pieces
 
 if TYPE_CHECKING:
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 MAX_READERS = 16
 MAX_REQUEST = 8192
 FRESH_NS = 1_000_000_000
+READER = Peer(1, -1, -1)
+"""Over HTTP nobody says who asks: all who read metrics take one turn together."""
 
 
 class Reader:
@@ -48,7 +53,7 @@ class Scrape:
         self._parts: list[bytes] = []
         self._text = b""
         self._made_ns = -FRESH_NS
-        self.listener = _listen(daemon.loop, address, self.accept)
+        self.listener = _listen(daemon.loop, address, self.accept, daemon.errands)
 
     def close(self) -> None:
         self.listener.close()
@@ -65,11 +70,24 @@ class Scrape:
         )
 
     def _ready(self, reader: Reader) -> None:
-        if reader not in self._readers:
-            return
+        if reader in self._readers:
+            self._daemon.loop.want(reader.socket.fileno(), 0)
+            self._daemon.errands.add(READER, partial(self._serve, reader))
+
+    def _serve(self, reader: Reader) -> bool:
+        if reader in self._readers:
+            try:
+                self._hear(reader)
+            except Exception as error:
+                log(describe_failure(error))
+                self._close(reader)
+        return False
+
+    def _hear(self, reader: Reader) -> None:
         if reader.unread:
             self._send(reader)
             return
+        self._daemon.loop.want(reader.socket.fileno(), READ)
         try:
             data = reader.socket.recv(MAX_REQUEST)
         except BlockingIOError:
@@ -97,25 +115,26 @@ class Scrape:
             self._waiting.append(reader)
             if self._pieces is None:
                 self._pieces = pieces(self._daemon)
-                self._daemon.loop.soon(self._go_on, self._give_up)
+                self._daemon.errands.add(READER, self._go_on)
 
     # -- the text ----------------------------------------------------------------------------
 
-    def _go_on(self) -> None:
+    def _go_on(self) -> bool:
         """Make one more piece; the others have their turn in between."""
         assert self._pieces is not None
-        piece = next(self._pieces, None)
+        try:
+            piece = next(self._pieces, None)
+        except Exception as error:
+            log(describe_failure(error))
+            self._finish("500 Internal Server Error", b"the daemon's log says why\n")
+            return False
         if piece is not None:
             self._parts.append(piece)
-            self._daemon.loop.soon(self._go_on, self._give_up)
-            return
+            return True
         self._text = b"".join(self._parts)
         self._made_ns = time.monotonic_ns()
         self._finish("200 OK", self._text)
-
-    def _give_up(self) -> None:
-        """A mistake of ours, which the loop has logged."""
-        self._finish("500 Internal Server Error", b"the daemon's log says why\n")
+        return False
 
     def _finish(self, status: str, body: bytes) -> None:
         self._pieces, self._parts = None, []
@@ -155,13 +174,15 @@ class Scrape:
             self._daemon.loop.close_later(reader.socket.close)
 
 
-def _listen(loop: Loop, address: Address, accept: Callable[[socket.socket], None]) -> Listener:
+def _listen(
+    loop: Loop, address: Address, accept: Callable[[socket.socket], None], errands: Errands
+) -> Listener:
     if isinstance(address, int):
-        return Listener(loop, None, socket.SOCK_STREAM, accept, port=address)
+        return Listener(loop, None, socket.SOCK_STREAM, accept, errands, port=address)
     if address.exists() and not address.is_socket():
         raise FileExistsError(errno.EEXIST, "something else is there, and stays", str(address))
     mask = os.umask(0o177)  # for this user alone
     try:
-        return Listener(loop, address, socket.SOCK_STREAM, accept)
+        return Listener(loop, address, socket.SOCK_STREAM, accept, errands)
     finally:
         os.umask(mask)
