@@ -1016,7 +1016,7 @@ MISTAKES: list[tuple[str, dict[str, object], set[str]]] = [
     ),
     (
         "the least important goes first",
-        {f"{POLICIES}.Policy.key": lambda _, task: -task.rank},
+        {f"{POLICIES}.prt.Prt.key": lambda _, task: -task.rank, f"{POLICIES}.prt.Prt.orders": True},
         {"priority"},
     ),
     (

@@ -183,3 +183,18 @@ def test_nobody_starves_and_all_rules_hold(
     found = {name: entry.groups for name, entry in outcome.statistics.by_name().items()}
     assert found == wanted
     assert check(events).violations == []
+
+
+def test_who_is_no_longer_ready_when_a_hold_off_ends_holds_up_nothing() -> None:
+    """b is kept off GPU 0 until 11; at 10 c, on GPU 1, has used up what both share."""
+    pool = {"policy": "pe", "capacity": "6ms", "period": "40ms", "shared": "pool"}
+    scenario = {
+        "device": {"count": 2},
+        "policy": {"prt": {"holdoff": "9ms"}},
+        "task": [
+            entry("a", "prt", 3, ("0ms", "2ms")),
+            entry("c", "ht", 2, ("0ms", "10ms")) | {"reserve": pool},
+            entry("b", "prt", 1, ("1ms", "1ms")) | {"reserve": pool},
+        ],
+    }
+    assert spans(scenario) == {"a": [(0, 2)], "c": [(0, 10)], "b": [(40, 41)]}

@@ -13,12 +13,14 @@ from collections.abc import Callable, Collection, Iterable
 from fractions import Fraction
 
 from headway.engine.admission import Answer, admit
+from headway.engine.choice import DEFAULT_POLICY, Choice, parse_policy
 from headway.engine.events import HOOKS, Observer
 from headway.engine.holdoff import HoldOffs
 from headway.engine.inheritance import Links, Request, inherited_rank
 from headway.engine.ledger import Ledger
 from headway.engine.model import BACKGROUND_LEVEL, Gpu, Group, Rank, Task
 from headway.engine.policies import Policy, policies
+from headway.engine.policy_calls import OnFailure, PolicyCalls
 from headway.engine.predictors import Context, Predictor, predictors
 from headway.engine.priorities import Fixed, PriorityRule
 from headway.engine.queue import ReadyQueue
@@ -37,8 +39,10 @@ class Engine:
         named: Iterable[Policy | Predictor] = (),
         observers: Iterable[Observer] = (),
         now_ns: int = 0,
+        on_failure: OnFailure | None = None,
     ) -> None:
-        """`named` are policies and predictors with settings of their own; others get defaults."""
+        """`named` are policies and predictors with settings of their own; others get defaults.
+        `on_failure` hears of a policy whose code fails; without, the error is raised."""
         self.now_ns = now_ns
         self.gpus = [Gpu(index) for index in range(gpus)]
         self._only_gpu = self.gpus[0] if gpus == 1 else None
@@ -56,7 +60,8 @@ class Engine:
         self._links: dict[Task, Links] = {}
         self._requests = 0
         self._order = 0
-        self.queue = ReadyQueue()
+        self.ask = PolicyCalls(self, on_failure)
+        self.queue = ReadyQueue(self.ask.key)
         self._entries = self.queue.entries
         self.ledger = Ledger(self.queue, self.tell, background)
         self._calls: dict[str, list[Callable[..., None]]] = {hook: [] for hook in HOOKS}
@@ -106,7 +111,7 @@ class Engine:
         name: str,
         now_ns: int,
         *,
-        policy: str = "prt",
+        policy: str | Choice = DEFAULT_POLICY,
         priority: PriorityRule | None = None,
         reserve: ReserveSpec | None = None,
         period_ns: int | None = None,
@@ -120,7 +125,8 @@ class Engine:
         if name in self.tasks:
             raise ValueError(f"a task called {name!r} exists already")
         self.now_ns = now_ns
-        task = Task(name, self._order, self.policy(policy), priority or Fixed())
+        choice = parse_policy(policy) if isinstance(policy, str) else policy
+        task = Task(name, self._order, self.policy(choice.name), choice, priority or Fixed())
         self._order += 1
         task.period_ns = period_ns
         self.tasks[name] = task
@@ -133,7 +139,12 @@ class Engine:
         return task, answer
 
     def add_background_task(
-        self, name: str, now_ns: int, *, policy: str = "prt", pix: bool = False
+        self,
+        name: str,
+        now_ns: int,
+        *,
+        policy: str | Choice = DEFAULT_POLICY,
+        pix: bool = False,
     ) -> Task:
         """A task that no spec matches: lowest priority, Background reserve (TimeGraph §3)."""
         lowest = Fixed(BACKGROUND_LEVEL)
@@ -156,6 +167,8 @@ class Engine:
         pool_pays = task.reserve is not None and task.reserve.shared and self._is_online(task)
         if not pool_pays:  # else it stays a member until what is still running is done
             self.ledger.part(task)
+        if task.policy.listens:
+            self.ask.tell("removed", task.policy, task)
         task.alive = False
         del self.tasks[task.name], self._links[task]
         self.tell("task_removed", task)
@@ -170,18 +183,27 @@ class Engine:
         self._refresh_plain(task)
         self._refresh_rank(task)
 
-    def set_policy(self, task: Task, name: str, now_ns: int) -> None:
-        """Give the task another policy, also while it waits."""
+    def set_policy(self, task: Task, policy: str | Choice, now_ns: int) -> None:
+        """Give the task another policy, or other parameters, also while it waits."""
         self.now_ns = now_ns
+        choice = parse_policy(policy) if isinstance(policy, str) else policy
+        before, after = task.policy, self.policy(choice.name)
         was_ready = task.in_ready_queue
         if was_ready:
             self.queue.pull(task)
-        task.policy = self.policy(name)
-        task.key = task.policy.key(task)
+        if after is not before and before.listens:
+            self.ask.tell("removed", before, task)
+        task.policy, task.choice = after, choice
         self._refresh_plain(task)
-        self.queue.add(task.policy)
-        if was_ready and task.waiting is not None:
-            self.queue.push(task.waiting)
+        self.queue.add(after)
+        group = task.waiting
+        if group is not None:
+            if after is not before:
+                group.policy = after
+                if after.listens:
+                    self.ask.tell("submitted", after, group)
+            if was_ready:
+                self.queue.push(group)
         self.tell("policy_set", task)
 
     def set_foreground(self, tasks: Collection[Task], now_ns: int) -> None:
@@ -279,17 +301,18 @@ class Engine:
 
     def next_timer_ns(self) -> int | None:
         """When `advance` or `dispatch` has something to do though nothing else happens."""
-        times = (
-            self.ledger.next_due_ns(),
-            self.queue.next_wake_ns(self.now_ns),
-            self.holdoffs.next_ns() if self._entries else None,
-        )
+        times = [self.ledger.next_due_ns()]
+        times += [self.ask.wake_ns(policy, self.now_ns) for policy in self.queue.wakers]
+        if self._entries:
+            times.append(self.holdoffs.next_ns(self.now_ns))
         return min((time for time in times if time is not None), default=None)
 
     def _refresh_plain(self, task: Task) -> None:
         task.plain = (
             task.policy.needs_idle
             and task.policy.takes_idle
+            and not task.policy.orders
+            and not task.policy.listens
             and task.reserve is None
             and task.predictor is None
             and not task.rule.per_group
@@ -307,8 +330,7 @@ class Engine:
         was_ready = task.in_ready_queue
         if was_ready:
             self.queue.pull(task)
-        task.rank = rank
-        task.key = task.policy.key(task)
+        task.rank = task.key = rank
         if was_ready and task.waiting is not None:
             self.queue.push(task.waiting)
         if not quiet:
@@ -383,6 +405,9 @@ class Engine:
             self._predict(group, task.predictor)
         for call in self._on_submitted:
             call(group, now_ns)
+        group.policy = task.policy
+        if task.policy.listens:
+            self.ask.tell("submitted", task.policy, group)
         if task.rule.per_group:
             self._refresh_rank(task)
         self.ledger.wait(group, now_ns)
@@ -466,7 +491,7 @@ class Engine:
         idle = not gpu.online
         if idle and self.holdoffs.used and self.holdoffs.keep(gpu, group, self.queue, self.now_ns):
             return False
-        return group.task.policy.admits(group, gpu, self)
+        return self.ask.admits(group, gpu)
 
     def _preferred(self, task: Task) -> list[Gpu]:
         """Idle GPUs first, and the task's last one among equals: its data is there."""
@@ -488,6 +513,8 @@ class Engine:
         gpu.online.append(group)
         for call in self._on_dispatched:
             call(group, self.now_ns)
+        if task.policy.listens:
+            self.ask.tell("started", task.policy, group)
 
     def charge(self, group: Group, amount_ns: int, until_ns: int, now_ns: int) -> None:
         """The group goes on, and its reserve pays now for what it executed until `until_ns` and was
@@ -527,6 +554,11 @@ class Engine:
             self._charge(group, executed_ns)
         for call in self._on_completed:
             call(group, now_ns)
+        policy = task.policy
+        if policy.listens and task.alive and group.policy is policy:
+            self.ask.tell("finished", policy, group)
+        if policy.orders:
+            self.queue.move(task)
         if not task.alive and not self._is_online(task):
             self.ledger.part(task)
 

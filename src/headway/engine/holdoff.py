@@ -46,6 +46,6 @@ class HoldOffs:
         self.until_ns[gpu] = until_ns
         return True
 
-    def next_ns(self) -> int | None:
-        """The earliest time at which a GPU is no longer kept."""
-        return min(self.until_ns.values(), default=None)
+    def next_ns(self, now_ns: int) -> int | None:
+        """The next time at which a GPU is no longer kept."""
+        return min((time for time in self.until_ns.values() if time > now_ns), default=None)

@@ -8,9 +8,10 @@ period or a deadline, so that two tasks of one level can still differ.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from headway.engine.choice import Choice
     from headway.engine.policies import Policy
     from headway.engine.predictors import Prediction, Predictor, Signature
     from headway.engine.priorities import PriorityRule
@@ -60,6 +61,7 @@ class Group:
         "gpu",
         "index",
         "overhead_ns",
+        "policy",
         "predicted_ns",
         "prediction",
         "ready_ns",
@@ -104,6 +106,8 @@ class Group:
         """Another task's group ran on this GPU just before this one."""
         self.charged_ns = 0
         """What was charged of it while it went on; completion charges the rest."""
+        self.policy: Policy | None = None
+        """The policy that heard of the group's submission, and hears how it goes on."""
         self.overhead_ns = 0
         """Decision and switch of context just before it started, as far as they are charged."""
         self.predicted_ns = 0
@@ -127,11 +131,15 @@ class Lease(Group):
 class Task:
     """What has a priority, a policy and perhaps a reserve."""
 
-    def __init__(self, name: str, order: int, policy: Policy, rule: PriorityRule) -> None:
+    def __init__(
+        self, name: str, order: int, policy: Policy, choice: Choice, rule: PriorityRule
+    ) -> None:
         self.name = name
         self.order = order
         """Place in the file, or order of arrival: the last tie-breaker."""
         self.policy = policy
+        self.choice = choice
+        """What was asked for: the policy's name, and what it is to know of this task."""
         self.rule = rule
         self.period_ns: int | None = None
         self.reserve: Reserve | None = None
@@ -143,10 +151,11 @@ class Task:
         self.rank: Rank = 0
         """With what is inherited from clients; this is what schedules."""
         self.key: int = 0
-        """Place in the ready queue: `policy.key(self)`, kept here because it is read so often."""
+        """Place in the ready queue: the rank, or what the policy said when it was asked last."""
         self.plain = False
-        """No reserve, no prediction, a rank that stays, and a policy that takes any idle GPU and
-        only an idle one: the engine may take the short way. It keeps this up to date."""
+        """No reserve, no prediction, a rank that stays, and a policy that goes by rank, listens to
+        nothing and takes any idle GPU and only an idle one: the engine may take the short way. It
+        keeps this up to date."""
         self.waiting: Group | None = None
         self.in_ready_queue = False
         self.last_gpu: Gpu | None = None
@@ -156,6 +165,11 @@ class Task:
         self.beside = 0.0
         """For which part of the time of its jobs less important work may be on the GPU beside it:
         while that is more than nothing, nobody there has to stop for it."""
+
+    @property
+    def parameters(self) -> Any:
+        """What the policy's `read_task` made of the parameters, as in `wfq:weight=3`."""
+        return self.choice.parameters
 
     @property
     def priority(self) -> int:

@@ -7,6 +7,7 @@ and ranks are kept beside it from when somebody asks for them, or a policy order
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 
 from headway.engine.model import Group, Rank, Task
@@ -21,7 +22,9 @@ SPARE = 64
 class ReadyQueue:
     """Ready groups in the order in which they are asked; at most one of each task."""
 
-    def __init__(self) -> None:
+    def __init__(self, key: Callable[[Task], int]) -> None:
+        """`key` asks the policy of a task that does not go by rank for its place."""
+        self._key = key
         self.entries: list[Entry] = []
         self.eager = 0
         """Groups that a busy GPU might admit: while there are none, a busy GPU asks nobody."""
@@ -40,16 +43,17 @@ class ReadyQueue:
 
     def add(self, policy: Policy) -> None:
         """Tasks have this policy from now on."""
-        if type(policy).key is not Policy.key and self._ranks is None:
+        if policy.orders and self._ranks is None:
             self.custom_keys, self.short = True, False
             self._ranks = sorted(entry[3].task.rank for entry in self.entries)
 
     def push(self, group: Group) -> None:
         """A group became ready."""
         task = group.task
+        policy = task.policy
+        task.key = self._key(task) if policy.orders else task.rank
         insort(self.entries, (task.key, group.submitted_ns, task.order, group))
         task.in_ready_queue = True
-        policy = task.policy
         if not policy.takes_idle:
             self.wakers[policy] = self.wakers.get(policy, 0) + 1
         if not policy.needs_idle:
@@ -71,6 +75,12 @@ class ReadyQueue:
         """How many are asked before this ready group."""
         task = group.task
         return bisect_left(self.entries, (task.key, group.submitted_ns, task.order, group))
+
+    def move(self, task: Task) -> None:
+        """The task may have another place now."""
+        if task.in_ready_queue and task.waiting is not None:
+            self.pull(task)
+            self.push(task.waiting)
 
     def take(self, place: int) -> None:
         """Remove the group at this place."""
@@ -108,10 +118,3 @@ class ReadyQueue:
         self._ages = [(e[3].ready_ns, n, e[3]) for n, e in enumerate(self.entries)]
         self._pushed = max(self._pushed, len(self._ages))
         heapify(self._ages)
-
-    def next_wake_ns(self, now_ns: int) -> int | None:
-        """The earliest time at which a policy wants to be asked again."""
-        if not self.wakers:
-            return None
-        times = [policy.wake_ns(now_ns) for policy in self.wakers]
-        return min((time for time in times if time is not None), default=None)

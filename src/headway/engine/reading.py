@@ -110,6 +110,10 @@ class Table:
     def __contains__(self, key: str) -> bool:
         return key in self._data
 
+    def items(self) -> Iterable[tuple[str, Any]]:
+        """What nobody took yet."""
+        return self._data.items()
+
     def bad(self, key: str, found: object, expected: str) -> None:
         """Report a value of this table."""
         path = (*self.path, key) if key else self.path

@@ -19,6 +19,7 @@ class Ht(HoldOff):
     (ii) no ready task of higher priority waits.
     """
 
+    takes_idle = True
     passes_equals = True
     keeps_rank = True
 

@@ -22,6 +22,7 @@ class Overlap(HoldOff):
     task that stands others (`Task.beside`) a group does not wait either.
     """
 
+    takes_idle = True
     at_once = True
 
     def admits(self, group: Group, gpu: Gpu, engine: Engine) -> bool:

@@ -6,21 +6,18 @@ They are found by name, like policies; `history` is TimeGraph's, `exact` is for 
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar
+
+from headway.engine.registry import Registry
 
 if TYPE_CHECKING:
     from headway.engine.reading import Table
 
 Signature = Hashable
 """The matrix of methods and data sizes of a group, in any hashable form: equal means equal."""
-
-_REGISTRY: dict[str, type[Predictor]] = {}
-P = TypeVar("P", bound="type[Predictor]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +58,10 @@ class Predictor(ABC):
         """Learn what it really cost."""
 
 
-def predictor(name: str) -> Callable[[P], P]:
-    """Register a predictor class under the name that files use."""
-
-    def register(cls: P) -> P:
-        cls.name = name
-        _REGISTRY[name] = cls
-        return cls
-
-    return register
+predictor = Registry[type[Predictor]]("predictor", __name__, "name")
+"""The decorator that makes a predictor class known by the name that files use."""
 
 
 def predictors() -> dict[str, type[Predictor]]:
-    """Every registered predictor by name."""
-    for module in pkgutil.iter_modules(__path__):
-        importlib.import_module(f"{__name__}.{module.name}")
-    return _REGISTRY
+    """Every known predictor by name."""
+    return predictor.all()

@@ -101,7 +101,7 @@ def _slice_ns(engine: Engine, task: Task) -> int:
             break
         if group.task.rank == task.rank:
             shortest_ns = min(shortest_ns, _period_ns(group.task))
-    return max(SLICE_NS, shortest_ns // SLICES)
+    return engine.ask.quantum_ns(task, max(SLICE_NS, shortest_ns // SLICES))
 
 
 def _period_ns(task: Task) -> int:

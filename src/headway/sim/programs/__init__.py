@@ -7,11 +7,10 @@ known instant, or is blocked until the GPU or a server has done something.
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar
+
+from headway.engine.registry import Registry
 
 if TYPE_CHECKING:
     from headway.engine.inheritance import Request
@@ -20,9 +19,6 @@ if TYPE_CHECKING:
 
 BLOCKED = -1
 """No next submission is known yet: something else must happen first."""
-
-_REGISTRY: dict[str, type[Program]] = {}
-P = TypeVar("P", bound="type[Program]")
 
 
 class World(ABC):
@@ -121,19 +117,10 @@ class Program(ABC):
         """The server has done what this task asked for, or died (`work.failed`)."""
 
 
-def program(name: str) -> Callable[[P], P]:
-    """Register a kind of program under the key that scenario files use."""
-
-    def register(cls: P) -> P:
-        cls.kind = name
-        _REGISTRY[name] = cls
-        return cls
-
-    return register
+program = Registry[type[Program]]("program", __name__, "kind")
+"""The decorator that makes a kind of program known by the key that scenario files use."""
 
 
 def programs() -> dict[str, type[Program]]:
-    """Every kind of program by the key that scenario files use."""
-    for module in pkgutil.iter_modules(__path__):
-        importlib.import_module(f"{__name__}.{module.name}")
-    return _REGISTRY
+    """Every known kind of program by its key."""
+    return program.all()

@@ -8,15 +8,14 @@ what it found, and how to put it right. What can hang or crash is looked at in a
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
-import pkgutil
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from headway.engine.registry import Registry
 from headway.live.api import isolated
 
 CHILD_S = 10.0
@@ -44,24 +43,13 @@ def bad(found: str, fix: str) -> Finding:
 
 
 Check = Callable[[], Finding]
-CHECKS: dict[str, Check] = {}
-
-
-def check(name: str) -> Callable[[Check], Check]:
-    """Register a check of the machine."""
-
-    def register(function: Check) -> Check:
-        CHECKS[name] = function
-        return function
-
-    return register
+check = Registry[Check]("check", __name__)
+"""The decorator that makes a check of the machine known by the name that a person sees."""
 
 
 def checks() -> dict[str, Check]:
-    """Every check; the files of this package are imported on the way."""
-    for module in sorted(m.name for m in pkgutil.iter_modules(__path__)):
-        importlib.import_module(f"{__name__}.{module}")
-    return CHECKS
+    """Every check by name."""
+    return check.all()
 
 
 def examine(selected: Mapping[str, Check]) -> dict[str, Finding]:
