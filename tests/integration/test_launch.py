@@ -412,6 +412,23 @@ def test_another_time_namespace_is_told(place: Path) -> None:
         result = run("--", "echo", "hi", command=(*other, HEADWAY), folder=daemon.folder)
         assert (result.returncode, result.stdout) == (0, "hi\n")
         assert "another time namespace" in one_line(result)
+        inner = ("--", *other, "sh", "-c", "echo hi")
+        result = run(*inner, folder=daemon.folder)
+        assert (result.returncode, result.stdout) == (0, "hi\n")
+        assert one_line(result).startswith(
+            "headway: sh: it runs unmanaged: the daemon is in another"
+        )
+        code = "import headway\nwith headway.task('x', priority=1), headway.job(): print('done')"
+        done = subprocess.run(
+            [*other, sys.executable, "-c", code],
+            env={**os.environ, "HEADWAY_DIR": str(daemon.folder)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert (done.returncode, done.stdout) == (0, "done\n")
+        assert "another time namespace" in done.stderr
         words = ("--require", "--", "echo", "hi")
         result = run(*words, command=(*other, HEADWAY), folder=daemon.folder)
         assert (result.returncode, result.stdout) == (2, "")

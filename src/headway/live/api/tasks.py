@@ -16,6 +16,7 @@ import os
 import select
 import socket
 import struct
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -164,6 +165,21 @@ def job(deadline: str | None = None) -> Iterator[None]:
         _turns.end()
 
 
+@functools.cache
+def _say(line: str) -> None:
+    """On standard error, once."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sys.stderr.write(f"headway: {line}\n")
+
+
+def _has_our_clock(answer: dict[str, Any]) -> bool:
+    """A daemon of another time namespace writes times that mean nothing here."""
+    same = answer.get("time_namespace") in (None, paths.time_namespace())
+    if not same:
+        _say("this task runs unmanaged: the daemon is in another time namespace")
+    return same
+
+
 class _Channel:
     """A channel of our own: a job asks for its turn, and gives it back."""
 
@@ -178,7 +194,7 @@ class _Channel:
 
     def _open(self, patience_s: float) -> None:
         answer = _ask({"do": "run", **self._wish}, patience_s)
-        if answer is not None:
+        if answer is not None and _has_our_clock(answer):
             with contextlib.suppress(OSError):
                 self._connect(str(self._wish["name"]), answer["token"], patience_s)
                 self._pause_s = AGAIN_S
