@@ -248,6 +248,17 @@ def test_an_interposer_that_the_loader_does_not_take_is_told_under_require(
         assert not (place / "ran").exists()
 
 
+def test_a_runtime_folder_and_files_may_have_blanks_and_colons(place: Path) -> None:
+    folder, trace, spec = place / "my run: $LIB", place / "a trace: x.pftrace", place / "a: b.toml"
+    spec.write_text('[[task]]\nname = "x"\n')
+    with running_daemon(folder, "--spec", str(spec), "--trace", str(trace)):
+        result = run("--require", "--", "sh", "-c", "echo $HEADWAY_SOCKET", folder=folder)
+        assert (result.stdout, result.stderr) == (f"{folder}/clients.sock\n", "")
+        assert headway("stop", env={**os.environ, "HEADWAY_DIR": str(folder)}).returncode == 0
+        wait_until(trace.exists, "the trace is written")
+    assert headway("check", trace).returncode == 0
+
+
 # -- a program always starts -----------------------------------------------------------------------
 
 
