@@ -77,6 +77,14 @@ void *hw_find_in(const char *library, const char *name) {
     return found;
 }
 
+bool hw_is_loaded(const char *library) {
+    HW_OWN;
+    void *handle = real_dlopen ? real_dlopen(library, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+    if (handle) dlclose(handle);
+    dlerror();
+    return handle;
+}
+
 void *hw_find_beside(void *function, const char *name) {
     Dl_info info;
     return dladdr(function, &info) && info.dli_fname ? hw_find_in(info.dli_fname, name) : NULL;
@@ -155,8 +163,11 @@ __attribute__((used, visibility("hidden"))) void *hw_dlsym(void *handle, const c
 
 __attribute__((used, visibility("hidden"))) void *hw_real_dlsym(void) { return (void *)real_dlsym; }
 
-/* RTLD_DEEPBIND would make a library see its own copies first, and the gate would be passed by. */
-static int mode_for(int mode) { return hw_gate_enabled() ? mode & ~RTLD_DEEPBIND : mode; }
+/* See deepbind.c. */
+static int mode_for(const char *file, int mode, void *caller) {
+    if (!(mode & RTLD_DEEPBIND) || !file || !hw_gate_enabled()) return mode;
+    return hw_reaches_api(file, caller) ? mode & ~RTLD_DEEPBIND : mode;
+}
 
 /* What the real dlopen gets, as the code below keeps it. */
 struct dlopen_arguments {
@@ -165,7 +176,7 @@ struct dlopen_arguments {
 };
 
 __attribute__((used, visibility("hidden"))) void hw_before_dlopen(struct dlopen_arguments *given, void *caller) {
-    given->mode = (uint64_t)mode_for((int)given->mode);
+    given->mode = (uint64_t)mode_for(given->file, (int)given->mode, caller);
     given->file = hw_vulkan_open(given->file, caller);
 }
 

@@ -24,6 +24,12 @@ const struct hw_hook *hw_find_hook(const char *name);
 void hw_find_loader(void);
 /* A function of this library by name, wherever it was loaded; NULL: it has none. */
 void *hw_find_in(const char *library, const char *name);
+/* Whether it is there, wherever it was loaded. */
+bool hw_is_loaded(const char *library);
+/* A library of a GPU's API, by its name. */
+bool hw_is_api(const char *library);
+/* Whether loading this library would bring one to such a library; `caller` is whoever loads it. */
+bool hw_reaches_api(const char *library, void *caller);
 /* A function of the library that another function is in. */
 void *hw_find_beside(void *function, const char *name);
 

@@ -146,10 +146,8 @@ static const void *at(const struct dl_phdr_info *object, ElfW(Addr) address) {
 
 /* Objects that are linked with no library of an API are most of them, and may be large. */
 static bool is_linked_with_any(const ElfW(Dyn) *entry, const char *strings) {
-    static const char *const libraries[] = {"libcuda.so", "libOpenCL.so", "libGL", "libEGL.so", "libOpenGL.so",
-                                            "libvulkan.so", NULL};
     for (; entry->d_tag != DT_NULL; entry++)
-        if (entry->d_tag == DT_NEEDED && begins(strings + entry->d_un.d_val, libraries)) return true;
+        if (entry->d_tag == DT_NEEDED && hw_is_api(strings + entry->d_un.d_val)) return true;
     return false;
 }
 

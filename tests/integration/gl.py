@@ -33,6 +33,7 @@ LIBRARIES = {
     "glx": ["-lGL", "-lX11"],
     "ends": ["-lEGL", "-lGLESv2", "-lpthread"],
     "count": ["-ldl"],
+    "deepbind": ["-rdynamic", "-ldl"],
     "late": ["-ldl"],
     "locked": [],
     "nulls": ["-lEGL", "-lGLESv2", "-ldl"],
