@@ -32,6 +32,7 @@ from headway.live.wire.protocol import (
     PAGE,
     RELEASE,
     SUBMIT,
+    UNMARKED_AT,
     WITHDRAW,
     Message,
     build_hello,
@@ -186,6 +187,14 @@ class Client:
 
     def set_busy(self, busy: bool) -> None:
         struct.pack_into("<I", self._page, 8, int(busy))
+
+    def count_passed(self, passed: int) -> None:
+        """Groups that went under leases, as it says."""
+        struct.pack_into("<Q", self._page, 16, passed)
+
+    def set_unmarked(self, unmarked: bool) -> None:
+        """Work is on the GPU whose end nothing tells, as it says."""
+        struct.pack_into("<I", self._page, UNMARKED_AT, int(unmarked))
 
     def write_page(self, data: bytes) -> None:
         self._page[: len(data)] = data

@@ -41,6 +41,7 @@ from headway.engine.events import (
     Left,
     Moved,
     Overdue,
+    Overran,
     Passed,
     PolicySet,
     Predicted,
@@ -106,6 +107,7 @@ RUN: list[Event] = [
     JobEnded(98 * MS, "c", 3, 90 * MS, 97 * MS, 5 * MS, MS, 125, True),
     Completed(99 * MS, "c", 7, 0, 96 * MS, 98 * MS, None, 0, True, None),
     Overdue(99 * MS, "c", 3),
+    Overran(99 * MS, "c", MS, "late", -MS),
     END,
 ]
 

@@ -18,7 +18,15 @@ from headway.engine.events import HOOKS, Observer
 from headway.engine.holdoff import HoldOffs
 from headway.engine.inheritance import Links, Request, inherited_rank
 from headway.engine.ledger import Ledger
-from headway.engine.model import BACKGROUND_LEVEL, Gpu, Group, Rank, Task
+from headway.engine.model import (
+    BACKGROUND_LEVEL,
+    BEHIND_ALL,
+    Gpu,
+    Group,
+    Rank,
+    Task,
+    behind_equals,
+)
 from headway.engine.policies import Policy, policies
 from headway.engine.policy_calls import OnFailure, PolicyCalls
 from headway.engine.predictors import Context, Predictor, predictors
@@ -183,6 +191,13 @@ class Engine:
         self._refresh_plain(task)
         self._refresh_rank(task)
 
+    def step_back(self, task: Task, steps: int, now_ns: int) -> None:
+        """Have a task go behind its equals (1), behind everybody (2), or where its priority says
+        (0), whatever priority it is given meanwhile. What it inherits still counts."""
+        self.now_ns = now_ns
+        task.steps_back = steps
+        self._refresh_rank(task)
+
     def set_policy(self, task: Task, policy: str | Choice, now_ns: int) -> None:
         """Give the task another policy, or other parameters, also while it waits."""
         self.now_ns = now_ns
@@ -323,6 +338,8 @@ class Engine:
     def _refresh_rank(self, task: Task, *, quiet: bool = False) -> None:
         """Work out the rank anew, with what is inherited, and carry it on to servers."""
         base_rank = task.rule.rank(task, task.waiting)
+        if task.steps_back:
+            base_rank = behind_equals(base_rank) if task.steps_back == 1 else BEHIND_ALL
         rank = inherited_rank(base_rank, self._links[task])
         if (rank, base_rank) == (task.rank, task.base_rank) and not quiet:
             return
@@ -531,6 +548,14 @@ class Engine:
             group.charged_ns += amount_ns
             self.ledger.charge(reserve, amount_ns, until_ns)
             self.tell("charged", group, amount_ns, until_ns)
+
+    def overrun(self, task: Task, amount_ns: int, now_ns: int) -> None:
+        """A group of the task, to which the GPU was lost, went on for so long beside others: its
+        reserve pays. Without a reserve there is nobody to pay."""
+        self.now_ns = now_ns
+        if task.reserve is not None and amount_ns > 0:
+            self.ledger.charge(task.reserve, amount_ns, now_ns)
+            self.tell("overran", task, amount_ns)
 
     def complete(self, group: Group, started_ns: int, now_ns: int) -> None:
         """The group is done; it executed from `started_ns` until now, after its `overhead_ns`."""

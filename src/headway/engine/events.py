@@ -33,6 +33,7 @@ class Observer:
     def withdrawn(self, group: Group, now_ns: int) -> None: ...
     def dispatched(self, group: Group, now_ns: int) -> None: ...
     def charged(self, group: Group, amount_ns: int, until_ns: int, now_ns: int) -> None: ...
+    def overran(self, task: Task, amount_ns: int, now_ns: int) -> None: ...
     def completed(self, group: Group, now_ns: int) -> None: ...
     def replenished(self, reserve: Reserve, now_ns: int) -> None: ...
     def moved(self, giver: Reserve, taker: Reserve, amount_ns: int, now_ns: int) -> None: ...
@@ -182,6 +183,18 @@ class Charged(Event):
     until_ns: int
     amount_ns: int
     reserve: str | None
+    budget_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Overran(Event):
+    """A group had lost the GPU, and went on for so long beside others: the reserve of its task
+    pays. To the others it had completed before."""
+
+    kind = "overran"
+    task: str
+    amount_ns: int
+    reserve: str
     budget_ns: int
 
 
@@ -343,7 +356,7 @@ EVENTS: dict[str, type[Event]] = {
     for cls in (
         Began, TaskAdded, TaskRemoved, PolicySet, Ranked, ReserveSet, Joined, Submitted, Predicted,
         Withdrawn, Dispatched, Charged, Completed, Replenished, Moved, Entered, Left, Focused,
-        Shown, Overdue, Passed, JobEnded, TakenUp, LastUsed, Found, Ended,
+        Shown, Overdue, Passed, JobEnded, TakenUp, LastUsed, Found, Ended, Overran,
     )
 }  # fmt: skip
 
@@ -419,6 +432,11 @@ class Recorder(Observer):
         name, reserve = group.task.name, group.task.reserve
         paid = (reserve.name, reserve.budget_ns) if reserve else (None, 0)
         self.say(Charged, now_ns, name, group.index, until_ns, amount_ns, *paid)
+
+    def overran(self, task: Task, amount_ns: int, now_ns: int) -> None:
+        if task.reserve is not None:
+            name, budget_ns = task.reserve.name, task.reserve.budget_ns
+            self.say(Overran, now_ns, task.name, amount_ns, name, budget_ns)
 
     def completed(self, group: Group, now_ns: int) -> None:
         reserve = group.task.reserve

@@ -34,6 +34,15 @@ def make_rank(level: int, refinement: int = 0) -> Rank:
     return (-level << _REFINEMENT_BITS) + min(refinement, _REFINEMENT_MAX)
 
 
+def behind_equals(rank: Rank) -> Rank:
+    """Behind whoever is as important as this, and before all who are less important."""
+    return rank | _REFINEMENT_MAX
+
+
+BEHIND_ALL: Rank = behind_equals(make_rank(BACKGROUND_LEVEL))
+"""Behind everybody, Background included."""
+
+
 def level_of(rank: Rank) -> int:
     """The priority level a rank was made from."""
     return -(rank >> _REFINEMENT_BITS)
@@ -165,6 +174,8 @@ class Task:
         self.beside = 0.0
         """For which part of the time of its jobs less important work may be on the GPU beside it:
         while that is more than nothing, nobody there has to stop for it."""
+        self.steps_back = 0
+        """1: it goes behind its equals; 2: behind everybody."""
 
     @property
     def parameters(self) -> Any:

@@ -189,6 +189,10 @@ class Statistics(Observer):
         if group.task.reserve is not None:
             self._charge(self.reserves[group.task.reserve], amount_ns)
 
+    def overran(self, task: Task, amount_ns: int, now_ns: int) -> None:
+        if task.reserve is not None:
+            self._charge(self.reserves[task.reserve], amount_ns)
+
     def completed(self, group: Group, now_ns: int) -> None:
         task = group.task
         entry = self.tasks[task]

@@ -22,6 +22,7 @@ from headway.engine.predictors import Signature
 from headway.engine.profile import DeviceProfile
 from headway.engine.turns import beside, early_gate, ends, leases
 from headway.engine.turns.client import Client
+from headway.engine.turns.conduct import Conduct, Record, Standing
 from headway.engine.turns.early_gate import EarlyGate
 from headway.engine.turns.hold_back import HoldBack
 from headway.engine.turns.jobs import Costs
@@ -54,14 +55,22 @@ class Bounds:
 class Arbiter:
     """One GPU and the clients that share it."""
 
-    def __init__(self, engine: Engine, grant: Callable[[Any], None], bounds: Bounds) -> None:
-        """`grant` is called with a client that waits to hear that it may go."""
+    def __init__(
+        self,
+        engine: Engine,
+        grant: Callable[[Any], None],
+        bounds: Bounds,
+        conduct: Conduct | None = None,
+    ) -> None:
+        """`grant` is called with a client that waits to hear that it may go. Without `conduct`
+        nobody is remembered from before."""
         self.engine = engine
         self.bounds = bounds
         self._grant = grant
         self.clients: dict[str, Client] = {}
         """By the names of their tasks."""
-        self.online = Online(engine, bounds.hold_ns)
+        self.conduct = conduct or Conduct(bounds.hold_ns)
+        self.online = Online(engine, self.conduct)
         self._turners: dict[Client, None] = {}
         """Clients that take turns."""
         self._back = HoldBack(self._turners, self.online.clients)
@@ -70,12 +79,33 @@ class Arbiter:
         self._looking = False
         self._due_ns: int | None = None
         """The tick at which what has changed is decided on."""
+        self.conduct.tell = self.stands
         self.grants = 0
         self.leases = 0
 
     def add(self, client: Client) -> None:
         if client.task is not None:
+            now_ns = self.engine.now_ns
             self.clients[client.task.name] = client
+            self.conduct.joins(client, now_ns)
+            self._place(client, now_ns)
+
+    def _place(self, client: Client, now_ns: int) -> None:
+        """Put its task where the standing of its process says."""
+        steps = 0 if client.record is None else min(client.record.standing, Standing.LAST)
+        if client.task is not None and client.task.steps_back != steps:
+            self.engine.step_back(client.task, steps, now_ns)
+
+    def _heed(self, client: Client, overran_ns: int, now_ns: int) -> None:
+        """A group went on for so long after it had lost the GPU."""
+        if overran_ns and client.task is not None:
+            self.engine.advance(now_ns)
+            self.engine.overrun(client.task, overran_ns, now_ns)
+
+    def stands(self, record: Record, now_ns: int) -> None:
+        """A process has another standing."""
+        for client in record.clients:
+            self._place(client, now_ns)
 
     def remove(self, client: Client, now_ns: int) -> None:
         """The program is gone, wherever it was; nobody may wait for it."""
@@ -83,6 +113,7 @@ class Arbiter:
         if task is None:
             return
         self.online.settle(now_ns)
+        self._heed(client, self.conduct.leaves(client, now_ns), now_ns)
         self.clients.pop(task.name, None)
         self._turners.pop(client, None)
         self._end(client, now_ns)
@@ -101,6 +132,7 @@ class Arbiter:
         self.online.settle(now_ns)
         if ask and client.turns and ask == client.request.asks:
             return  # it was seen before it was heard
+        self._heed(client, self.conduct.asks(client, now_ns), now_ns)
         if not (ask and ends.will_ask(client)):
             client.request.asks = ask or client.request.asks
             if ask and ends.goes_again(client):
@@ -115,6 +147,8 @@ class Arbiter:
     def completed(self, client: Client, seq: int, now_ns: int, *, frame: bool) -> None:
         """The group that was granted is done."""
         self.online.settle(now_ns)
+        if seq == client.request.seq:
+            self._heed(client, self.conduct.answered(client, now_ns), now_ns)
         # Else it lost the GPU meanwhile, and was charged then.
         if client in self.online.clients and not client.leased and seq == client.request.seq:
             if client.group is not None:
@@ -127,6 +161,7 @@ class Arbiter:
     def released(self, client: Client, now_ns: int, *, rests: bool) -> None:
         """The program no longer uses its lease, and, if it `rests`, has nothing more to do."""
         self.online.settle(now_ns)
+        self._heed(client, self.conduct.answered(client, now_ns), now_ns)
         self._released(client, now_ns, rests=rests)
         self.decide(now_ns)
 
@@ -180,6 +215,7 @@ class Arbiter:
             elif asks != client.request.asks and busy and not ends.will_ask(client):
                 client.request.asks, changed = asks, True
                 self.online.settle(now_ns)
+                self._heed(client, self.conduct.asks(client, now_ns), now_ns)
                 self._close_gates(client)
                 self._submit(client, 0, now_ns)
                 self._job_asks(client, now_ns)
@@ -188,6 +224,7 @@ class Arbiter:
                 if self.bounds.tick_ns is None:  # first: the GPU may have nothing to do
                     self._early_gate.job_over(client, now_ns)
                 self.online.settle(now_ns)
+                self._heed(client, self.conduct.answered(client, now_ns), now_ns)
                 self._released(client, now_ns, rests=True)
             elif ends.has_stopped(client, now_ns):
                 changed = True
@@ -402,8 +439,9 @@ class Arbiter:
         self.online.settle(now_ns)
         if self.engine.queue.entries:
             for client in list(self.online.clients):
-                if client.account.bound_ns is not None and now_ns >= client.account.bound_ns:
-                    self.online.is_overdue(client)
+                account = client.account
+                if account.bound_ns is not None and now_ns >= account.bound_ns:
+                    self.online.is_overdue(client, now_ns)
                     self._part(client, now_ns)
         self.pump(now_ns)
 

@@ -5,12 +5,17 @@ Each part of what is known of a client is written to by one module alone, which 
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from headway.engine.controllers import Controller
 from headway.engine.model import Group, Task
 from headway.engine.turns.jobs import Jobs
 from headway.engine.turns.port import Owner, Port
+
+if TYPE_CHECKING:
+    from headway.engine.turns.conduct import Record
 
 
 @dataclass(slots=True)
@@ -60,6 +65,8 @@ class Account:
 
     since_ns: int | None = None
     """When it went online; None: it is not."""
+    bound_since_ns: int | None = None
+    """Since when others wait for what it has there."""
     bound_ns: int | None = None
     """When it loses the GPU, while others wait for it."""
     booked_ns: int = 0
@@ -121,6 +128,18 @@ class Client:
         self.jobs = Jobs()
         self.held = Held()
         self.company = Company(controller or Controller())
+        self.record: Record | None = None
+        """How its process behaves (conduct.py)."""
+
+    @property
+    def user(self) -> Hashable:
+        """Whose process it is of."""
+        return None
+
+    @property
+    def identity(self) -> Hashable:
+        """Its process, told from another that gets the same number."""
+        return self.process
 
     @property
     def owner(self) -> Owner:

@@ -9,16 +9,17 @@ from __future__ import annotations
 from headway.engine.core import Engine
 from headway.engine.turns import ends, leases
 from headway.engine.turns.client import Client
+from headway.engine.turns.conduct import Conduct
 
 
 class Online:
     """The clients whose groups are online."""
 
-    def __init__(self, engine: Engine, hold_ns: int) -> None:
+    def __init__(self, engine: Engine, conduct: Conduct) -> None:
         self.clients: dict[Client, None] = {}
         """In order of dispatch: one, unless a policy lets more through."""
         self._engine = engine
-        self._hold_ns = hold_ns
+        self._conduct = conduct
         self._finished_ns = 0
         """When the group before was done."""
 
@@ -59,30 +60,47 @@ class Online:
             if group is not None:
                 start_ns = min(start_ns, now_ns - group.charged_ns)
             leases.end(client)
-        client.group = client.account.since_ns = client.account.bound_ns = None
+        account = client.account
+        client.group = account.since_ns = account.bound_ns = account.bound_since_ns = None
         self._finished_ns = now_ns
         if group is not None:
             self._engine.complete(group, start_ns, now_ns)
 
-    def is_overdue(self, client: Client) -> None:
+    def is_overdue(self, client: Client, now_ns: int) -> None:
         """It kept the GPU for longer than it may while others wait."""
-        client.account.overdue += 1
+        account = client.account
+        account.overdue += 1
+        if account.bound_since_ns is not None and self._makes_wait(client):
+            self._conduct.overdue(client, account.bound_since_ns, now_ns)
 
     # -- how long they may be there ----------------------------------------------------------
 
     def bound(self, client: Client, now_ns: int) -> None:
         """From now on it has so much time."""
-        client.account.bound_ns = now_ns + self._hold_ns
+        client.account.bound_since_ns = now_ns
+        client.account.bound_ns = now_ns + self._conduct.hold_ns
 
     def set_bounds(self, now_ns: int) -> None:
-        """A long group harms nobody until somebody waits."""
+        """A long group harms nobody until somebody waits; who is less important waits for the whole
+        hold, whoever it is for."""
         if not self._engine.queue.entries:
             for client in self.clients:
-                client.account.bound_ns = None
-        else:
-            for client in self.clients:
-                if client.account.bound_ns is None and (client.revoked or not client.leased):
-                    self.bound(client, now_ns)
+                client.account.bound_ns = client.account.bound_since_ns = None
+            return
+        for client in self.clients:
+            account = client.account
+            if account.bound_ns is None and (client.revoked or not client.leased):
+                self.bound(client, now_ns)
+            if account.bound_since_ns is not None:
+                equal = self._makes_wait(client)
+                hold_ns = self._conduct.patience_ns(client) if equal else self._conduct.hold_ns
+                account.bound_ns = max(now_ns, account.bound_since_ns + hold_ns)
+
+    def _makes_wait(self, client: Client) -> bool:
+        """Whether somebody waits who is at least as important."""
+        if client.task is None or not self._engine.queue.entries:
+            return False
+        return self._engine.best_ready_rank() <= client.task.rank
 
     # -- what they are charged ---------------------------------------------------------------
 
@@ -125,6 +143,6 @@ class Online:
             said_ns = holder.port.used_ns - holder.account.used_ns
         if holder.lease.wanted_ns is not None:
             waited_ns = now_ns - holder.lease.wanted_ns
-        elif holder.account.bound_ns is not None:
-            waited_ns = now_ns - (holder.account.bound_ns - self._hold_ns)
+        elif holder.account.bound_since_ns is not None:
+            waited_ns = now_ns - holder.account.bound_since_ns
         return max(said_ns, waited_ns, 0)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from headway.engine.turns import arbiter
 from headway.engine.turns.arbiter import Bounds
+from headway.engine.turns.conduct import Record, Standing
 from headway.live.gate.channel import Channel
+from headway.live.gate.conduct import Lines
 from headway.live.wire.protocol import (
     COMPLETE,
     RELEASE,
@@ -20,6 +25,19 @@ __all__ = ["Arbiter", "Bounds"]
 
 class Arbiter(arbiter.Arbiter):
     """One GPU and the channels that share it."""
+
+    lines: Lines | None = None
+    """Where changes of standing are told."""
+    expel: Callable[[Any], None] | None = None
+    """Ends the connection of a process that is unmanaged from now on."""
+
+    def stands(self, record: Record, now_ns: int) -> None:
+        super().stands(record, now_ns)
+        if self.lines is not None:
+            self.lines.tell(record)
+        if record.standing == Standing.UNMANAGED and self.expel is not None:
+            for channel in record.clients:
+                self.expel(channel)
 
     def heard(self, channel: Channel, message: Message, now_ns: int) -> None:
         """A message of a channel that has a task."""

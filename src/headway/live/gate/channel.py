@@ -7,10 +7,12 @@ import socket
 import struct
 import sys
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from headway.engine.turns.client import Client
 from headway.engine.turns.port import Owner
+from headway.live.identity.launches import Life, life
 from headway.live.wire.pages import Pages
 
 if TYPE_CHECKING:
@@ -63,6 +65,14 @@ class Channel(Client):
         """What its task was before its program said something of itself."""
         self.note = ""
         """What its owner should know: a reserve that was turned away, say."""
+
+    @property
+    def user(self) -> int:
+        return self.peer.uid
+
+    @cached_property
+    def identity(self) -> tuple[int, Life]:
+        return self.peer.uid, life(self.peer.pid)
 
     @property
     def owner(self) -> Owner:

@@ -50,7 +50,7 @@ class Registry:
     def enrol(self, channel: Channel, hello: Hello, now_ns: int) -> Task:
         """Make a task for a channel: launch options first, then the spec, then the default; and on
         top of that what the program says of itself now."""
-        claims = self._claims.of(life(channel.peer.pid))
+        claims = self._claims.of(channel.identity[1])
         task = self._enrol(channel, hello, claims[-1].name if claims else None, now_ns)
         if claims:
             channel.task = task
@@ -144,7 +144,7 @@ class Registry:
             channel.pages.set_deadline(channel.deadline_ns or 0)
 
     def _wish_of(self, channel: Channel, hello: Hello) -> Wish | None:
-        wish = self.launches.find(hello.token, life(channel.peer.pid))
+        wish = self.launches.find(hello.token, channel.identity[1])
         if wish is None or wish.uid != channel.peer.uid:
             return None
         channel.token = hello.token

@@ -120,6 +120,8 @@ class Clients:
         daemon, hello = self._daemon, parse_hello(data)
         daemon.refresh_spec()
         now_ns = time.monotonic_ns()
+        if not daemon.conduct.admits(channel.identity, now_ns):
+            raise ProtocolError("its process is unmanaged for now")
         pages = channel.pages = Pages(channel.peer.pid)
         pages.beat(now_ns)
         channel.company.side_by_side = mps.may_use(channel.peer.pid)
@@ -145,6 +147,11 @@ class Clients:
         except OSError:  # gone, or it reads nothing of what it asks for
             drop = partial(self.drop, channel)
             self._daemon.loop.soon(drop, drop)
+
+    def expel(self, channel: Channel) -> None:
+        """Its process is unmanaged from now on."""
+        drop = partial(self.drop, channel)
+        self._daemon.loop.soon(drop, drop)
 
     def beat(self, now_ns: int) -> None:
         """Show programs that the daemon lives, and see what they say."""

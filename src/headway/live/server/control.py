@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headway.live.gate.channel import Channel, Peer
+from headway.live.gate.conduct import describe_absence
 from headway.live.identity.launches import life
 from headway.live.identity.wishes import Wish
 from headway.live.server import requests
@@ -106,6 +107,8 @@ class Control:
         """Channels by name, pid or full task name."""
         found = [c for c in self._daemon.directory.named(wanted) if c.task is not None]
         if not found:
+            if away := describe_absence(self._daemon.conduct, wanted, time.monotonic_ns()):
+                raise Refusal(away)
             names, others = self._daemon.directory.some_tasks(NAMED)
             there = f"there are {', '.join(names)}" if names else "none runs here"
             more = f" and {others} more" if others else ""

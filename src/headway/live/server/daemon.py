@@ -26,12 +26,14 @@ from headway.engine.policies.prt import Prt
 from headway.engine.predictors import Predictor
 from headway.engine.reading import BadInput
 from headway.engine.spec import Spec
+from headway.engine.turns.conduct import Conduct
 from headway.engine.turns.windows import DEFAULT_SPLIT_NS, DEFAULT_WINDOW_NS, Windows
 from headway.live.desktop.foreground import Foreground
 from headway.live.desktop.servers import Inherit, Servers
 from headway.live.devices.mps import MEANING, Mps
 from headway.live.gate.arbiter import Arbiter, Bounds
 from headway.live.gate.channel import Channel
+from headway.live.gate.conduct import Lines
 from headway.live.identity.registry import Registry
 from headway.live.identity.rights import Allow
 from headway.live.identity.wishes import Address
@@ -110,7 +112,9 @@ class Daemon:
         self.errands = Errands(ERRANDS_PART, ERRANDS_BURST_NS, ERRANDS_SLICE_NS)
         """What people ask for."""
         self.engine = self._new_engine()
-        self.arbiter = Arbiter(self.engine, self.clients.grant, self._bounds)
+        self.conduct = Conduct(self._bounds.hold_ns, sends_away=True)
+        self._lines = Lines()
+        self.arbiter = self._new_arbiter()
         inherit = inherit or Inherit()
         self.registry = Registry(self.engine, self.spec_file.spec, allow, inherit, folder)
         self.loop = Loop()
@@ -149,6 +153,11 @@ class Daemon:
             observers=(*self._observers, *self.recordings.observers()),
             now_ns=time.monotonic_ns(),
         )
+
+    def _new_arbiter(self) -> Arbiter:
+        made = Arbiter(self.engine, self.clients.grant, self._bounds, self.conduct)
+        made.lines, made.expel = self._lines, self.clients.expel
+        return made
 
     # -- life --------------------------------------------------------------------------------
 
@@ -380,7 +389,8 @@ class Daemon:
             self.clients.drop(channel)
         grants, leases = self.arbiter.grants, self.arbiter.leases
         self.engine = self.registry.engine = self._new_engine()
-        self.arbiter = Arbiter(self.engine, self.clients.grant, self._bounds)
+        self.conduct.start_over()
+        self.arbiter = self._new_arbiter()
         self.arbiter.grants, self.arbiter.leases = grants, leases
         self.servers.start_over(self.engine)
 

@@ -18,6 +18,7 @@ from headway.engine.model import Task, level_of
 from headway.engine.turns.client import Client
 from headway.live.desktop.servers import WindowServer
 from headway.live.gate.channel import Channel
+from headway.live.gate.conduct import describe_away, note
 from headway.live.wire.protocol import ClientPage
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ def describe_daemon(daemon: Daemon, entries: list[dict[str, Any]], now_ns: int) 
         "leases": daemon.arbiter.leases,
         "refused": daemon.refused,
         "restarts": daemon.restarts,
+        "demotions": daemon.conduct.demotions,
+        "away": [describe_away(record, now_ns) for record in daemon.conduct.away(now_ns)],
         "room": daemon.room,
         "spec": daemon.spec_file.path,
         "spec_problem": daemon.spec_file.problem,
@@ -141,7 +144,8 @@ def describe_channel(daemon: Daemon, channel: Channel, now_ns: int) -> dict[str,
         "period_ns": None if reserve is None else reserve.period_ns,
         "budget_ns": None if reserve is None else reserve.budget_ns,
         "state": state_of(channel),
-        "note": channel.note,
+        "note": "; ".join(text for text in (channel.note, note(channel)) if text),
+        "standing": 0 if channel.record is None else int(channel.record.standing),
         "groups": channel.request.groups,
         "passed": page.passed,
         "free": page.free_groups,

@@ -12,6 +12,7 @@ from headway.engine.model import BACKGROUND_LEVEL, Group, Task, level_of
 from headway.engine.reserves import BACKGROUND, Reserve
 from headway.engine.turns.client import Client
 from headway.live.gate.channel import Channel
+from headway.live.gate.conduct import note
 from headway.live.server.report import running_ns, sample, state_of
 from headway.live.watch.window import SLOTS
 
@@ -95,7 +96,7 @@ class _Case:
             "base": level_of(task.base_rank),
             "effective": task.priority,
             "background": level_of(task.base_rank) == BACKGROUND_LEVEL,
-            "note": self.channel.note,
+            "note": "; ".join(text for text in (self.channel.note, note(self.channel)) if text),
             "state": state_of(self.channel),
             "share": self._share(self.channel),
             "waiting_ns": None if waiting is None else now_ns - waiting.submitted_ns,

@@ -124,6 +124,16 @@ METRICS = (
         "Times the engine was in doubt and was replaced.", _once(lambda s: s["restarts"]),
     ),
     Declared(
+        "headway_demotions_total", "counter",
+        "Times a process was put behind others, or sent away, because it kept the GPU too long.",
+        _once(lambda s: s["demotions"]),
+    ),
+    Declared(
+        "headway_away_processes", "gauge",
+        "Processes that are unmanaged because they kept the GPU too long.",
+        _once(lambda s: len(s["away"])),
+    ),
+    Declared(
         "headway_gpu_busy_ratio", "gauge", "Part of the last second or two the GPU was in use.",
         _once(lambda s: s["gpu"]["busy"]),
     ),
@@ -168,6 +178,11 @@ METRICS = (
         "headway_task_overdue_total", "counter",
         "Times a task lost the GPU because it kept it too long while others waited.",
         _tasks(lambda e: e["overdue"]),
+    ),
+    Declared(
+        "headway_task_standing", "gauge",
+        "0: served as its priority says; 1: after its equals; 2: after everybody.",
+        _tasks(lambda e: e["standing"]),
     ),
     Declared(
         "headway_task_unknown_functions_total", "counter",

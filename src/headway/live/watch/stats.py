@@ -177,6 +177,12 @@ class Stats(Observer):
             self._next_slot(now_ns)
         self._out_of_budget(group.task, now_ns)
 
+    def overran(self, task: Task, amount_ns: int, now_ns: int) -> None:
+        """The time was another's too, and is counted as that one's."""
+        if now_ns >= self._slot_ends_ns:
+            self._next_slot(now_ns)
+        self._out_of_budget(task, now_ns)
+
     def completed(self, group: Group, now_ns: int) -> None:
         if now_ns >= self._slot_ends_ns:
             self._next_slot(now_ns)

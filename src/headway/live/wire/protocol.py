@@ -33,6 +33,7 @@ _TURNS = struct.Struct("<QQII")
 _TURNS_AT = 584
 """Behind the matrix."""
 PAUSED_AT: Final = _TURNS_AT
+UNMARKED_AT: Final = _TURNS_AT + 16
 _LANES = 64
 _MARKS = struct.Struct(f"<{_LANES}I")
 MARKS_AT: Final = _TURNS_AT + _TURNS.size

@@ -168,6 +168,7 @@ class History:
             events.Withdrawn: self._withdrawn,
             events.Dispatched: self._dispatched,
             events.Charged: self._charged,
+            events.Overran: self._overran,
             events.Completed: self._completed,
             events.Replenished: self._replenished,
             events.Moved: self._moved,
@@ -421,8 +422,14 @@ class History:
         if not self._taking_up:
             self._charge(event, number, event.amount_ns)
 
+    def _overran(self, event: events.Overran) -> None:
+        self._charge(event, self.number(event.task), event.amount_ns)
+
     def _charge(
-        self, event: events.Charged | events.Completed, number: int, amount_ns: int
+        self,
+        event: events.Charged | events.Completed | events.Overran,
+        number: int,
+        amount_ns: int,
     ) -> None:
         reserve = self.reserves.get(event.reserve or "")
         if reserve is not None:

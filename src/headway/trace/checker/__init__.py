@@ -27,6 +27,7 @@ from headway.engine.events import (
     Joined,
     Left,
     Moved,
+    Overran,
     PolicySet,
     Predicted,
     Ranked,
@@ -94,6 +95,7 @@ class Checker:
             Submitted: self._submitted,
             Dispatched: self._dispatched,
             Charged: self._charged,
+            Overran: self._overran,
             Completed: self._completed,
             Replenished: self._budgets.replenished,
             Moved: self._budgets.moved,
@@ -324,6 +326,12 @@ class Checker:
             )
         group.charged_ns += event.amount_ns
         self._budgets.charged(event, group)
+
+    def _overran(self, event: Overran) -> None:
+        task = self._task(event.task, event.ns)
+        if event.amount_ns <= 0:
+            self._report(event.ns, "sequence", f"{event.task} overran by {event.amount_ns} ns")
+        self._budgets.overran(event, task)
 
     def _completed(self, event: Completed) -> None:
         gpu = self._books.gpu(event.gpu)

@@ -20,7 +20,15 @@ from __future__ import annotations
 
 from collections import deque
 
-from headway.engine.events import Charged, Completed, Joined, Moved, Replenished, ReserveSet
+from headway.engine.events import (
+    Charged,
+    Completed,
+    Joined,
+    Moved,
+    Overran,
+    Replenished,
+    ReserveSet,
+)
 from headway.trace.checker.books import Books, GroupBook, RequestBook, ReserveBook, TaskBook
 from headway.trace.checker.rules import Report
 
@@ -189,6 +197,18 @@ class Budgets:
         reserve.passed = max(behind, reserve.replenished)
         self._compare(reserve, event.budget_ns, event.ns, f"after a part of {group}")
         self._count(reserve, group, event.amount_ns, group.charged_ns, event.ns)
+
+    def overran(self, event: Overran, task: TaskBook) -> None:
+        """A group went on beside others, after it had completed to them."""
+        reserve = task.reserve
+        if reserve is None or reserve.name != event.reserve:
+            name = reserve.name if reserve is not None else "nobody"
+            self._report(
+                event.ns, "budget", f"{task.name} overran on {event.reserve}, not on {name}"
+            )
+            return
+        self._pay(reserve, event.amount_ns, event.ns)
+        self._compare(reserve, event.budget_ns, event.ns, f"after {task.name} overran")
 
     def completed(self, event: Completed, group: GroupBook) -> None:
         """A group executed; its task's reserve pays what was not paid before."""

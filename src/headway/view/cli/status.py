@@ -28,6 +28,11 @@ def command(as_json: bool) -> None:
     if status["display"] or status["display_problem"]:
         click.echo(describe_display(status))
     print_tasks(status)
+    for away in status["away"]:
+        click.echo(
+            f"pid {away['pid']} is unmanaged for {away['left_ns'] / 1e9:.0f} s: it kept the GPU too"
+            " long and did not answer for it"
+        )
     for entry in status["channels"]:
         if entry["note"]:
             click.echo(f"{entry['task']}: {entry['note']}")

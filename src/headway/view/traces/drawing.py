@@ -109,6 +109,7 @@ class Drawing:
             events.Withdrawn: self._withdrawn,
             events.Dispatched: self._dispatched,
             events.Charged: self._charged,
+            events.Overran: self._overran,
             events.Completed: self._completed,
             events.Replenished: self._replenished,
             events.Moved: self._moved,
@@ -329,6 +330,9 @@ class Drawing:
     def _charged(self, event: events.Charged) -> None:
         if event.reserve is not None:
             self._show_budget(event.ns, event.reserve, event.budget_ns)
+
+    def _overran(self, event: events.Overran) -> None:
+        self._show_budget(event.ns, event.reserve, event.budget_ns)
 
     def _replenished(self, event: events.Replenished) -> None:
         self._show_budget(event.ns, event.reserve, event.budget_ns)
