@@ -79,24 +79,27 @@ def test_every_toml_block_of_the_scenario_page_is_valid(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
 
 
-def test_the_tutorial_policy_is_the_example_and_shares_evenly() -> None:
+def test_the_tutorial_policy_is_the_example_and_shares_by_weight() -> None:
     page = (ROOT / "docs" / "write-a-policy.md").read_text()
-    example = ROOT / "examples" / "policies" / "fair.py"
-    assert BLOCK.findall(page)[0] == ("python", example.read_text())
-    assert len(example.read_text().splitlines()) < 100
+    example = ROOT / "examples" / "policies" / "wfq.py"
+    blocks = BLOCK.findall(page)
+    assert blocks[0] == ("python", example.read_text())
+    assert blocks[1] == ("toml", (ROOT / "examples" / "wfq.toml").read_text())
+    assert len(example.read_text().splitlines()) < 60
     result = headway(
         "compare", "examples/fair.toml", "--json", "--load", example,
-        "--policy", "prt", "--policy", "fair",
+        "--policy", "prt", "--policy", "wfq", "--policy", "wfq:weight=7",
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
     shares = {
         name: {task: entry["gpu_share"] for task, entry in variant["tasks"].items()}
         for name, variant in json.loads(result.stdout)["variants"].items()
     }
-    # Groups of 3 ms and 1 ms in turn would be 75 % and 25 %; fair makes it half and half.
+    # Groups of 3 ms and 1 ms in turn would be 75 % and 25 %; equal weights make it half and half.
     assert shares["prt"]["long"] == pytest.approx(0.75, abs=0.01)
-    assert shares["fair"]["long"] == pytest.approx(0.50, abs=0.01)
-    assert shares["fair"]["short"] == pytest.approx(0.50, abs=0.01)
+    for equal in ("wfq", "wfq:weight=7"):
+        assert shares[equal]["long"] == pytest.approx(0.50, abs=0.01)
+        assert shares[equal]["short"] == pytest.approx(0.50, abs=0.01)
 
 
 def test_both_forms_of_the_example_spec_say_the_same() -> None:

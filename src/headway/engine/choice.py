@@ -82,6 +82,9 @@ def read_policy(table: Table, key: str = "policy") -> Choice:
 def _choose(name: str, table: Table) -> Choice:
     """Have the policy read its parameters; keys that are left over are mistakes."""
     written = {key: value for key, value in table.items() if key != "name"}
+    for key, value in written.items():
+        if not isinstance(value, bool | int | float | str) or set(str(value)) & set(",="):
+            table.bad(key, shown(value), "a number, true or false, or text without , and =")
     parameters = policies()[name].read_task(table)
     table.close()
     return Choice(name, _text(name, written), parameters)

@@ -4,7 +4,7 @@ Two forms, one parser, the same objects. TOML:
 
     [[task]]
     name = "mplayer"              # `*` and `?` stand for any text and any character
-    policy = "prt"
+    policy = "prt"                # or with parameters: { name = "wfq", weight = 3 }
     priority = 5                  # or "*", "rm", "edf"
     reserve = { policy = "pe", capacity = "10ms", period = "40ms" }
 
@@ -23,6 +23,7 @@ from fnmatch import fnmatchcase
 from fractions import Fraction
 from typing import Any
 
+from headway.engine.choice import read_policy
 from headway.engine.model import DEFAULT_LEVEL, MAX_LEVEL
 from headway.engine.policies import policies
 from headway.engine.priorities import PriorityRule
@@ -129,7 +130,7 @@ def _read(document: dict[str, Any], report: Report) -> Spec:
         name = read_name(table, taken)
         entry = Entry(
             name,
-            table.choice("policy", policies(), "prt"),
+            read_policy(table).text,
             read_priority(table),
             read_reserve(table),
         )

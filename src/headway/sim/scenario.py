@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headway.engine.policies import policies
+from headway.engine.choice import read_policy
 from headway.engine.priorities import PriorityRule
 from headway.engine.reading import (
     BadInput,
@@ -207,7 +207,7 @@ def _read_tasks(tables: list[Table], pools: Pools, seed: int) -> list[TaskPlan]:
 
 def _read_task(table: Table, names: dict[str, Any], seed: int) -> TaskPlan:
     name = read_name(table, names)
-    policy = table.choice("policy", policies(), "prt")
+    policy = read_policy(table).text
     priority = read_priority(table)
     wish = read_reserve(table)
     server = table.string("server") or None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
+import sys
 from collections.abc import Iterator
 from errno import EACCES
 from pathlib import Path
@@ -67,8 +68,10 @@ def load_policy_file(path: str) -> None:
     if spec is None or spec.loader is None:
         raise UserError(f"{path}: expected a Python file, its name ending in .py")
     module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look there for what their annotations mean
     try:
         spec.loader.exec_module(module)
     except Exception as error:
+        del sys.modules[name]
         what = " ".join(str(error).split())
         raise UserError(f"{path}: cannot be loaded: {type(error).__name__}: {what}") from None

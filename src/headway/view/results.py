@@ -116,7 +116,7 @@ def print_outcome(console: Console, title: str, outcome: Outcome) -> None:
         p50, p99 = entry.responses.at(0.50, 0.99)
         table.add_row(
             entry.task.name,
-            entry.task.policy.name,
+            entry.task.choice.text,
             "lowest" if level_of(entry.task.rank) == BACKGROUND_LEVEL else str(entry.task.rule),
             str(entry.groups),
             per_second(entry.frames, end_ns),

@@ -207,4 +207,4 @@ class Registry:
 def _as_it_is(task: Task, deadline_ns: int | None) -> Wish:
     """What would make the task what it is now."""
     reserve = None if task.reserve is None else task.reserve.spec
-    return Wish(None, task.policy.name, task.rule, reserve, task.period_ns, deadline_ns)
+    return Wish(None, task.choice.text, task.rule, reserve, task.period_ns, deadline_ns)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from headway.engine.admission import percent
+from headway.engine.choice import parse_policy
 from headway.engine.ledger import Ledger
 from headway.engine.model import DEFAULT_LEVEL
 from headway.engine.policies import policies
@@ -168,7 +169,8 @@ class Rights:
         return wish, "; ".join(problems)
 
     def _may_use(self, policy: str) -> bool:
-        return policies()[policy].keeps_rank or policy in self.allow.policies
+        name = parse_policy(policy).name
+        return policies()[name].keeps_rank or name in self.allow.policies
 
     # -- reserves ----------------------------------------------------------------------------
 

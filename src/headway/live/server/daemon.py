@@ -16,10 +16,11 @@ from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 
+from headway.engine.choice import DEFAULT_POLICY
 from headway.engine.core import Engine
 from headway.engine.events import Observer
 from headway.engine.model import Task
-from headway.engine.policies import Policy
+from headway.engine.policies import Policy, PolicyError
 from headway.engine.policies.ht import Ht
 from headway.engine.policies.overlap import Overlap
 from headway.engine.policies.prt import Prt
@@ -103,6 +104,8 @@ class Daemon:
             raise
         except (ValueError, RecursionError) as error:
             raise DaemonError(str(error)) from None
+        self.failed_policies: dict[str, str] = {}
+        """Policies whose code failed, and how."""
         self.recordings = Recordings()
         self.channels: dict[int, Channel] = {}
         self.directory = Directory()
@@ -127,6 +130,7 @@ class Daemon:
         )
         self.control = Control(self)
         self.foreground = Foreground(self, display)
+        self._policies_fail = False
         self.refused = 0
         self.restarts = 0
         """How often the engine was in doubt and replaced."""
@@ -152,12 +156,30 @@ class Daemon:
             named=_with_holdoff(spec, self._holdoff_ns),
             observers=(*self._observers, *self.recordings.observers()),
             now_ns=time.monotonic_ns(),
+            on_failure=self._policy_failed,
         )
 
     def _new_arbiter(self) -> Arbiter:
         made = Arbiter(self.engine, self.clients.grant, self._bounds, self.conduct)
         made.lines, made.expel = self._lines, self.clients.expel
         return made
+
+    def _policy_failed(self, failure: PolicyError) -> None:
+        """Its tasks get another policy as soon as the engine is done with what it does now."""
+        if failure.policy not in self.failed_policies:
+            log(f"{failure}; its tasks run under {DEFAULT_POLICY} from now on")
+            self.failed_policies[failure.policy] = str(failure)
+        self._policies_fail = True
+
+    def _replace_policies(self, now_ns: int) -> None:
+        self._policies_fail = False
+        for channel in self.channels.values():
+            task = channel.task
+            if task is not None and task.policy.name in self.failed_policies:
+                channel.note = self.failed_policies[task.policy.name]
+                self.engine.set_policy(task, DEFAULT_POLICY, now_ns)
+                self.arbiter.take_back(channel, now_ns)
+        self.arbiter.pump(now_ns)
 
     # -- life --------------------------------------------------------------------------------
 
@@ -291,6 +313,8 @@ class Daemon:
         except Exception as error:
             self.doubt(error)
         self.loop.guarded(partial(watcher.tick, now_ns), watcher.failed)
+        if self._policies_fail and not self._in_doubt:
+            self.loop.guarded(partial(self._replace_policies, now_ns), lambda: None)
         if self._in_doubt:
             self._start_over()
         if self.windows.is_stale:

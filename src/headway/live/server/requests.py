@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headway.engine.policies import policies
+from headway.engine.choice import parse_policy
 from headway.engine.priorities import PriorityRule, expected_priority, parse_priority
 from headway.engine.reserves import ReserveSpec
 from headway.engine.units import DurationError, parse_duration
@@ -44,9 +44,10 @@ def text(request: Request, key: str) -> str | None:
 
 def policy(request: Request) -> str | None:
     value = text(request, "policy")
-    if value is not None and value not in policies():
-        raise Refusal(f"policy: found {value!r}, expected one of {', '.join(sorted(policies()))}")
-    return value
+    try:
+        return None if value is None else parse_policy(value).text
+    except ValueError as error:
+        raise Refusal(f"policy: {error}") from None
 
 
 def priority(request: Request) -> PriorityRule | None:

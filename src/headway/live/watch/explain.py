@@ -92,7 +92,7 @@ class _Case:
         causes = self.stats.causes(task)
         return {
             "task": task.name,
-            "policy": task.policy.name,
+            "policy": task.choice.text,
             "base": level_of(task.base_rank),
             "effective": task.priority,
             "background": level_of(task.base_rank) == BACKGROUND_LEVEL,

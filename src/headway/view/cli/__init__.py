@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from headway import __version__
+from headway.engine.policies import PolicyError
 from headway.engine.reading import BadInput
 from headway.view.cli import mistakes, streams
 from headway.view.cli.groups import Group, print_help_if_bare
@@ -100,6 +101,9 @@ def main() -> None:
     except UserError as error:
         say(str(error))
         sys.exit(error.code)
+    except PolicyError as error:
+        say(str(error))
+        sys.exit(BAD_INPUT)
     except BrokenPipeError:  # the reader, such as `head`, has enough
         sys.exit(0)
     except OSError as error:

@@ -10,10 +10,14 @@ import subprocess
 import click
 
 from headway.view.errors import UserError
+from headway.view.files import load_policy_file
 
 
 @click.command(name="daemon")
 @click.option("--spec", "spec_file", metavar="FILE", help="Policies, priorities and reserves.")
+@click.option(
+    "--load", "loads", multiple=True, metavar="FILE.py", help="Load a policy from a file."
+)
 @click.option("--split", default="0.5ms", show_default=True, help="Split groups above this.")
 @click.option("--window", default="0.2ms", show_default=True, help="CUDA or OpenCL work at a time.")
 @click.option(
@@ -52,6 +56,7 @@ from headway.view.errors import UserError
 @click.option("--cpu", type=click.IntRange(min=0), help="Stay on this CPU.")
 def command(
     spec_file: str | None,
+    loads: tuple[str, ...],
     split: str,
     window: str,
     calm_window: str,
@@ -81,6 +86,8 @@ def command(
     from headway.live.server.startup import DaemonError
     from headway.live.wire import paths
 
+    for path in loads:
+        load_policy_file(path)
     durations_ns = {}
     given = {"--split": split, "--window": window, "--holdoff": holdoff, "--tick": tick}
     given |= {"--calm-window": calm_window, "--spin": spin}
