@@ -284,6 +284,22 @@ def test_a_failing_engine_is_replaced_and_everybody_let_go(
     daemon.loop.close()
 
 
+def test_time_for_which_the_daemon_was_stopped_is_not_charged_to_errands() -> None:
+    """Else a second of it would keep everybody waiting for eight."""
+    errands = Errands(8, MS, MS)
+
+    def stopped() -> bool:
+        time.sleep(0.1)
+        return False
+
+    errands.add(Peer(1, 0, 0), stopped)
+    errands.run(time.monotonic_ns())
+    errands.add(Peer(1, 0, 0), stopped)
+    due_ns = errands.due_ns()
+    assert due_ns is not None
+    assert due_ns - time.monotonic_ns() < 400 * MS
+
+
 def test_a_listener_without_descriptors_pauses_and_opens_again(tmp_path: Path) -> None:
     loop = Loop()
     came: list[socket.socket] = []

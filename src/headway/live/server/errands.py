@@ -88,11 +88,13 @@ class Errands:
         self._since_ns = began_ns = now_ns
         while self._turns.order and self._left_ns >= 0 and now_ns - began_ns < self._slice_ns:
             uid, pid, step = self._turns.take()
+            used_ns = (
+                time.thread_time_ns()
+            )  # a daemon that is stopped in a step does not pay for it
             try:
                 if step():
                     self._turns.add(Peer(pid, uid, 0), step)
             except Exception as error:
                 log(describe_failure(error))
-            spent_ns = time.monotonic_ns() - now_ns
-            self._left_ns -= spent_ns
-            now_ns += spent_ns
+            self._left_ns -= time.thread_time_ns() - used_ns
+            now_ns = time.monotonic_ns()
