@@ -384,6 +384,11 @@ def test_metrics_at_a_port_are_for_this_machine_only(tmp_path: Path) -> None:
         assert "text/plain; version=0.0.4" in (answer.getheader("Content-Type") or "")
         assert parsed(answer.read().decode())["headway_grants_total", frozenset()] == 0
         connection.close()
+        assert status_of(port, f"localhost:{port}") == status_of(port, "127.0.0.1") == 200
+        assert status_of(port, "LocalHost") == status_of(port) == 200
+        for elsewhere in ("evil.example", f"evil.example:{port}", "127.0.0.1.evil.example", ""):
+            assert status_of(port, elsewhere) == 421, "a browser's page from there must not read it"
+        assert status_of(port, "localhost", "evil.example") == 421
         table = Path("/proc/net/tcp").read_text()
         assert f"0100007F:{port:04X} 00000000:0000 0A" in table
         taken = headway(
@@ -392,6 +397,16 @@ def test_metrics_at_a_port_are_for_this_machine_only(tmp_path: Path) -> None:
         assert taken.returncode == 2
         assert f"--metrics {port}: Address already in use" in taken.stderr
         assert len(taken.stderr.splitlines()) == 1
+
+
+def status_of(port: int, *hosts: str) -> int:
+    """What the daemon answers a request with these `Host` lines."""
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+        lines = ["GET /metrics HTTP/1.1", *(f"Host: {host}" for host in hosts), "", ""]
+        connection.sendall("\r\n".join(lines).encode())
+        answer = http.client.HTTPResponse(connection)
+        answer.begin()
+        return answer.status
 
 
 def test_a_unix_socket_is_for_its_user_only_and_replaces_no_file(tmp_path: Path) -> None:

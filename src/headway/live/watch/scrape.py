@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 MAX_READERS = 16
 MAX_REQUEST = 8192
 FRESH_NS = 1_000_000_000
+HOSTS = (b"localhost", b"127.0.0.1")
+"""Names by which a port of the loopback interface is asked."""
 READER = Peer(1, -1, -1)
 """Over HTTP nobody says who asks: all who read metrics take one turn together."""
 
@@ -53,6 +55,7 @@ class Scrape:
         self._parts: list[bytes] = []
         self._text = b""
         self._made_ns = -FRESH_NS
+        self._at_port = isinstance(address, int)
         self.listener = _listen(daemon.loop, address, self.accept, daemon.errands)
 
     def close(self) -> None:
@@ -104,6 +107,8 @@ class Scrape:
         words = bytes(reader.heard).split(b"\n", 1)[0].split()
         if len(words) != 3 or not words[2].startswith(b"HTTP/"):
             self._reply(reader, "400 Bad Request", b"expected GET /metrics\n")
+        elif self._at_port and not _means_this_machine(bytes(reader.heard)):
+            self._reply(reader, "421 Misdirected Request", b"expected Host: localhost\n")
         elif words[0] != b"GET":
             self._reply(reader, "405 Method Not Allowed", b"expected GET /metrics\n")
         elif words[1].split(b"?")[0] != b"/metrics":
@@ -172,6 +177,15 @@ class Scrape:
             del self._readers[reader]
             self._daemon.loop.unwatch(reader.socket.fileno())
             self._daemon.loop.close_later(reader.socket.close)
+
+
+def _means_this_machine(request: bytes) -> bool:
+    """Whether a request is for this machine, as every `Host` in it says. A page that a browser got
+    from elsewhere can have its own name lead here, and would read the answer: it keeps that name in
+    `Host`."""
+    lines = [line.partition(b":") for line in request.split(b"\n")[1:]]
+    hosts = [value.strip().lower() for name, _, value in lines if name.strip().lower() == b"host"]
+    return all(host in HOSTS or host.partition(b":")[0] in HOSTS for host in hosts)
 
 
 def _listen(
