@@ -217,7 +217,9 @@ class DaemonProcess:
         *options: str,
         descriptors: int | None = None,
         module: str = "headway",
+        under: tuple[str, ...] = (),
     ) -> None:
+        """`under` is a command that runs the daemon, and becomes its process."""
         self.folder = folder
         self.options = options
         self.socket = folder / "clients.sock"
@@ -225,6 +227,7 @@ class DaemonProcess:
         command = [sys.executable, "-m", module, "daemon", *options]
         if descriptors is not None:
             command = ["bash", "-c", f'ulimit -n {descriptors}; exec "$0" "$@"', *command]
+        command = [*under, *command]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 command,
@@ -293,10 +296,10 @@ class DaemonProcess:
 
 @contextlib.contextmanager
 def running_daemon(
-    folder: Path, *options: str, descriptors: int | None = None
+    folder: Path, *options: str, descriptors: int | None = None, under: tuple[str, ...] = ()
 ) -> Iterator[DaemonProcess]:
     """A daemon that ends with the block."""
-    daemon = DaemonProcess(folder, *options, descriptors=descriptors)
+    daemon = DaemonProcess(folder, *options, descriptors=descriptors, under=under)
     try:
         yield daemon
     finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
+import select
 
 MOST = -15
 """As far as a server is ever raised: the kernel's own threads come before it."""
@@ -29,9 +29,9 @@ class Niceness:
         if not self.permitted:
             return
         try:
-            # The number may be another process's by now; the descriptor never is.
-            signal.pidfd_send_signal(self._pidfd, 0)
-            if level is None:
+            if not self._is_alive():
+                self.permitted = False
+            elif level is None:
                 self._restore()
             else:
                 self._raise_to(max(-level, MOST))
@@ -56,5 +56,12 @@ class Niceness:
     def close(self) -> None:
         """Leave it as it was found."""
         with contextlib.suppress(OSError):
-            signal.pidfd_send_signal(self._pidfd, 0)
-            self._restore()
+            if self._is_alive():
+                self._restore()
+
+    def _is_alive(self) -> bool:
+        """The number may be another process's by now; the descriptor never is. Asking by it needs
+        no right over the process, as a signal would."""
+        over = select.poll()
+        over.register(self._pidfd, select.POLLIN)
+        return not over.poll(0)

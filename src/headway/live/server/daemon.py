@@ -269,7 +269,7 @@ class Daemon:
             for number in os.read(reader, 256):
                 if number == signal.SIGHUP:
                     self._say_spec(self.reload())
-                else:
+                elif number in (signal.SIGTERM, signal.SIGINT):
                     self._stopping = True
 
     def reload(self) -> str:

@@ -82,6 +82,7 @@ def command(
     from headway.live.gate.arbiter import Bounds
     from headway.live.identity import launcher
     from headway.live.identity.wishes import parse_address
+    from headway.live.server import startup
     from headway.live.server.daemon import Daemon
     from headway.live.server.startup import DaemonError
     from headway.live.wire import paths
@@ -113,10 +114,8 @@ def command(
     cpus = {cpu} if cpu is not None else os.sched_getaffinity(0) - {device}
     with contextlib.suppress(OSError):
         os.sched_setaffinity(0, cpus)
-    # Decisions are short and others wait for them: ahead of ordinary programs, if permitted.
-    with contextlib.suppress(OSError):
-        if rt_priority and not durations_ns["--spin"]:  # who never sleeps must not go first
-            os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(rt_priority))
+    if rt_priority and not durations_ns["--spin"]:  # who never sleeps must not go first
+        startup.go_first(rt_priority)
     try:
         with contextlib.ExitStack() as stack:
             if writer is not None:
