@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include "gate.h"
 #include "loader.h"
+#include "parts.h"
 #include "own.h"
 #include "survey.h"
 #include "turn.h"
@@ -319,15 +320,42 @@ static void after(void *lane, uint64_t signature, enum hw_pass pass, CUresult re
     CUresult result = hook_##name.real args; \
     hw_turn_waiting(-1);
 
+/* All but the last part of large work, in a function that is called `next` without them. */
+static size_t part_of(void *lane, char kind, size_t size, size_t unit, uint64_t to, uint64_t from) {
+    if (hw_turn_inside() || is_recorded(stream_of(lane))) return 0;
+    return hw_part_of(kind, size * unit, to, from) / unit;
+}
+#define ENDS(to, from) (uint64_t)(uintptr_t)(to), (uint64_t)(uintptr_t)(from)
+#define IN_PARTS(whole, args, lane, kind, size, unit, ends, next) \
+    size_t part = part_of(lane, kind, size, unit, ENDS ends), left = size; \
+    CUresult result = SUCCESS; \
+    for (size = part; part && left > part && result == SUCCESS; left -= part) { \
+        result = whole args; \
+        (void)next; \
+    } \
+    size = left; \
+    return result == SUCCESS ? whole args : result;
+
 #define ASYNC_ONE(name, per_thread, params, args, stream, signature, CALL) \
+    SLOWLY(name, slow_##name, per_thread, params, args, stream, signature, CALL) \
+    QUICKLY(name, per_thread, params, args, stream, signature, CALL)
+#define PARTS_ONE(name, per_thread, params, args, stream, signature, CALL, kind, size, unit, ends, next) \
+    SLOWLY(name, whole_##name, per_thread, params, args, stream, signature, CALL) \
     __attribute__((cold, noinline)) static CUresult slow_##name params { \
+        IN_PARTS(whole_##name, args, lane_of(stream, per_thread), kind, size, unit, ends, next) \
+    } \
+    QUICKLY(name, per_thread, params, args, stream, signature, CALL)
+
+#define SLOWLY(name, slow, per_thread, params, args, stream, signature, CALL) \
+    __attribute__((cold, noinline)) static CUresult slow params { \
         void *lane = lane_of(stream, per_thread); \
         uint64_t hash = signature; \
         enum hw_pass pass = before(lane, hash); \
         CALL(name, args) \
         after(lane, hash, pass, result); \
         return result; \
-    } \
+    }
+#define QUICKLY(name, per_thread, params, args, stream, signature, CALL) \
     __attribute__((aligned(64))) CUresult name params { \
         if (__builtin_expect(!IS_PLAIN(name), 0) && !READY(name)) return NOT_FOUND; \
         void *lane = lane_of(stream, per_thread); \
@@ -345,10 +373,16 @@ static void after(void *lane, uint64_t signature, enum hw_pass pass, CUresult re
     ASYNC_ONE(name, false, params, args, stream, signature, WAIT_FOR) \
     ASYNC_ONE(twin, true, params, args, stream, signature, WAIT_FOR)
 
+#define PARTS(since, name, twin, params, args, stream, signature, ...) \
+    PARTS_ONE(name, false, params, args, stream, signature, SEND, __VA_ARGS__) \
+    PARTS_ONE(twin, true, params, args, stream, signature, SEND, __VA_ARGS__)
+#define READ_PARTS(since, name, twin, params, args, stream, signature, ...) \
+    PARTS_ONE(name, false, params, args, stream, signature, WAIT_FOR, __VA_ARGS__) \
+    PARTS_ONE(twin, true, params, args, stream, signature, WAIT_FOR, __VA_ARGS__)
+
 /* A copy that was waited for shows that what stood before it is done. */
-#define COPY_ONE(name, per_thread, params, args, signature) \
-    CUresult name params { \
-        if (!READY(name)) return NOT_FOUND; \
+#define COPY_WHOLE(name, per_thread, params, args, signature) \
+    static CUresult whole_##name params { \
         void *lane = lane_of(NULL, per_thread); \
         uint64_t hash = signature; \
         enum hw_pass pass = before(lane, hash); \
@@ -359,6 +393,18 @@ static void after(void *lane, uint64_t signature, enum hw_pass pass, CUresult re
     }
 #define COPY(since, name, twin, params, args, signature) \
     COPY_ONE(name, false, params, args, signature) COPY_ONE(twin, true, params, args, signature)
+#define COPY_ONE(name, per_thread, params, args, signature) \
+    COPY_WHOLE(name, per_thread, params, args, signature) \
+    CUresult name params { return READY(name) ? whole_##name args : NOT_FOUND; }
+#define COPY_PARTS_ONE(name, per_thread, params, args, signature, kind, size, unit, ends, next) \
+    COPY_WHOLE(name, per_thread, params, args, signature) \
+    CUresult name params { \
+        if (!READY(name)) return NOT_FOUND; \
+        IN_PARTS(whole_##name, args, lane_of(NULL, per_thread), kind, size, unit, ends, next) \
+    }
+#define COPY_PARTS(since, name, twin, params, args, signature, ...) \
+    COPY_PARTS_ONE(name, false, params, args, signature, __VA_ARGS__) \
+    COPY_PARTS_ONE(twin, true, params, args, signature, __VA_ARGS__)
 
 /* Waiting that failed may mean that nothing of the program will ever be done. */
 #define WAITED(result, done) \

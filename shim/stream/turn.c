@@ -23,6 +23,11 @@ static bool hears;         /* if they are heard of */
 
 bool hw_turn_inside(void) { return hw_here.inside; }
 
+uint64_t hw_turn_window(void) {
+    const struct hw_daemon_page *daemon = hw_gate_enabled() && hw_channel() ? hw_daemon() : NULL;
+    return daemon ? hw_load(&daemon->window_ns) : 0;
+}
+
 /* In code of ours, with the lock. */
 static struct hw_own begin(void) {
     struct hw_own own = hw_own_begin();

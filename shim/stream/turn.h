@@ -179,6 +179,8 @@ void hw_turn_failed(void);
 /* The lane is about to go, or all of them are. */
 void hw_turn_end_lane(void *lane, bool all);
 bool hw_turn_inside(void);
+/* How much predicted work of the program others may have to wait for, in ns; 0: as much as there is. */
+uint64_t hw_turn_window(void);
 /* In the GPU's place: this mark is reached. */
 void hw_turn_written(hw_u32 *word, uint32_t value);
 

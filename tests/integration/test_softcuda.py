@@ -32,6 +32,7 @@ CHECKS: dict[str, dict[str, object]] = {
     "fork": {},
     "graphs": {},
     "kernels": {},
+    "large": {},
     "legacy": {},
     "lookup": {},
     "memory": {},

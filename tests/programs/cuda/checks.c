@@ -247,6 +247,40 @@ static void check_memory(void) {
     IS(result(), mixed("")); /* and nothing is broken by it */
 }
 
+/* Large copies and sets: all of the bytes, and none of a copy that is refused. */
+static void check_large(void) {
+    enum { LARGE = (5 << 20) + 4 * 1237 };
+    static unsigned char data[LARGE], back[LARGE];
+    CUdeviceptr block, other;
+    start();
+    CUstream s = stream(CU_STREAM_NON_BLOCKING);
+    CK(cu.MemAlloc(&block, LARGE));
+    CK(cu.MemAlloc(&other, LARGE));
+    for (int round = 0; round < 4; round++) {
+        for (int i = 0; i < LARGE; i++) data[i] = (unsigned char)(i * 7 + i / 251 + round);
+        CK(cu.MemcpyHtoDAsync(block, data, LARGE, s));
+        CK(cu.StreamSynchronize(s));
+        CK(cu.MemcpyDtoD(other, block, LARGE));
+        CK(cu.MemsetD32(block, 0x01020304, LARGE / 4));
+        CK(cu.CtxSynchronize());
+        CK(cu.MemcpyDtoHAsync(back, other, LARGE, s));
+        CK(cu.StreamSynchronize(s));
+        IS(memcmp(back, data, LARGE), 0);
+        CK(cu.MemcpyDtoH(back, block, LARGE));
+        for (int i = 0; i < LARGE; i += 4) data[i] = 4, data[i + 1] = 3, data[i + 2] = 2, data[i + 3] = 1;
+        IS(memcmp(back, data, LARGE), 0);
+        CK(cu.MemsetD8Async(other, 9, LARGE - 1, s));
+        CK(cu.MemcpyAsync(block, other, LARGE, s));
+        CK(cu.StreamSynchronize(s));
+        CK(cu.Memcpy((uintptr_t)back, block, LARGE));
+        IS(back[0] + back[LARGE / 2] + back[LARGE - 2], 3 * 9);
+        memset(data, 1, LARGE);
+        IS(cu.MemcpyHtoD(block + 16, data, LARGE), CUDA_ERROR_INVALID_VALUE);
+        CK(cu.MemcpyDtoH(back, block, LARGE));
+        IS(back[16], 9);
+    }
+}
+
 static void check_kernels(void) {
     CUdeviceptr a, b, c;
     uint32_t words[N], n = N;
@@ -673,7 +707,7 @@ static const struct { const char *name; void (*run)(void); } checks[] = {
     {"crash", check_crash},         {"bad_address", check_bad_address}, {"destroyed", check_destroyed},
     {"fork", check_fork},           {"graphs", check_graphs},       {"captures", check_captures},
     {"lookup", check_lookup},       {"contexts", check_contexts},   {"streams", check_streams},
-    {"kernels", check_kernels},
+    {"kernels", check_kernels},     {"large", check_large},
 };
 
 int main(int argc, char **argv) {

@@ -381,6 +381,17 @@ EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *address, void *host, u
     return leave(CUDA_SUCCESS);
 }
 
+EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr address) {
+    CUcontext ctx;
+    CUresult error = enter(&ctx);
+    if (error) return error;
+    const struct memory *m = find_memory(address, 1);
+    if (!m) return leave(CUDA_ERROR_INVALID_VALUE);
+    if (base) *base = m->address;
+    if (size) *size = m->size;
+    return leave(CUDA_SUCCESS);
+}
+
 EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total) {
     CUcontext ctx;
     CUresult error = enter(&ctx);
