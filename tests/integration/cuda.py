@@ -44,8 +44,8 @@ def compile_all(folder: Path) -> Path:
     library = str(compile_driver(folder))
     for name in PROGRAMS:
         source, target = str(SOURCES / f"{name}.c"), str(folder / name)
-        subprocess.run([*GCC, "-o", target, source, "-ldl", "-lpthread"], check=True)
-        linked = [*GCC, "-DLINKED", "-o", f"{target}-linked", source, library, "-lpthread"]
+        subprocess.run([*GCC, "-o", target, source, "-ldl", "-lm", "-lpthread"], check=True)
+        linked = [*GCC, "-DLINKED", "-o", f"{target}-linked", source, library, "-lm", "-lpthread"]
         subprocess.run(linked, check=True)
     return folder
 

@@ -115,7 +115,7 @@ def test_alone_there_is_no_window_and_the_most_important_one_has_none(
 
 
 def test_prt_waits_for_the_drain(managed: cuda.Managed, log: Path) -> None:
-    low, high = fates(managed, log, *LOW), fates(managed, log, *HIGH)
+    low, high = fates(managed, log, *LOW), fates(managed, log, *HIGH, "--policy", "prt")
     tried = 0
     for number in range(8):
         assert low.do("launch 40000") == ["launched 0"]
@@ -177,7 +177,8 @@ def test_the_important_program_goes_first_and_the_other_gets_the_rest(
     answer = json.loads(high.heard())
     assert answer["jobs"] > 50  # of 200 that it wants
     entry = recorded.entry(high)
-    assert (entry["free"], entry["jobs"] >= answer["jobs"]) == (0, True)
+    assert entry["free"] == 0
+    assert entry["jobs"] > 10  # those that follow each other without a rest are one
     recorded.goes_on(low)
 
 

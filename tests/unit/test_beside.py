@@ -288,7 +288,7 @@ POLICIES = st.sampled_from(["prt", "overlap"])
 
 
 @given(steps=MOVES, policies=st.tuples(POLICIES, POLICIES, POLICIES), ticks=st.booleans())
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 def test_whatever_happens_the_rules_hold_and_whoever_waits_goes_in_the_end(
     steps: list[tuple[str, int]], policies: tuple[str, str, str], ticks: bool
 ) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from headway.engine.controllers import controllers
-from headway.engine.controllers.slowdown import LEAST, Slowdown
+from headway.engine.controllers.slowdown import FIRST, LEAST, STEP, Slowdown
 from headway.engine.core import Engine
 from headway.engine.jobs import Job
 from headway.engine.turns import beside
@@ -223,12 +223,25 @@ def test_jobs_that_others_slow_down_too_much_take_most_from_them_at_once() -> No
         assert beside.level_of(made) == 0.5**missed
     assert judged(made, 2 * MS).missed
     assert beside.level_of(made) == 0
+
+
+def test_what_was_taken_is_given_back_slowly_and_later_after_each_miss() -> None:
+    made = client(0.0)
+    made.company.until_ns = None
+    for missed in range(4):
+        judged(made, 2 * MS)
+        level = beside.level_of(made)
+        waited = 0
+        while beside.level_of(made) == level:
+            assert not judged(made, MS // 2).missed
+            waited += 1
+        assert waited == FIRST * 2**missed + 1
+        assert level < beside.level_of(made) <= level + 2 * STEP + LEAST
     levels = []
     for _ in range(60):
-        assert not judged(made, MS // 2).missed
+        judged(made, 0)
         levels.append(beside.level_of(made))
     assert levels == sorted(levels)
-    assert 0 < levels[10] < 0.5
     assert levels[-1] == 1
 
 

@@ -69,6 +69,20 @@ def test_a_turn_is_kept_through_the_pauses_of_a_job_and_little_longer(inner: int
     assert 400 * US <= kept_ns(of(*requests(12, inner, 20))) <= 800 * US
 
 
+@pytest.mark.parametrize("inner", [5, 20])
+def test_a_busy_machine_makes_some_pauses_longer(inner: int) -> None:
+    """By any time: the rests are rare beside the others, and still a heap of their own."""
+    numbers = random.Random(1)
+    pauses = Pauses()
+    for pause_ns in requests(60, inner, 40):
+        late = numbers.random() < 0.05
+        pauses.add(int(pause_ns + late * numbers.lognormvariate(14.5, 1)))
+    split = pauses.split()
+    assert split is not None
+    assert 500 * US < split.rest_ns < 30 * MS
+    assert 400 * US < kept_ns(pauses) < 4 * MS
+
+
 def test_where_each_job_waits_once_every_pause_is_a_rest() -> None:
     numbers = random.Random(1)
     for pauses in (
@@ -84,7 +98,7 @@ def test_who_is_as_good_as_never_without_work_keeps_its_turn() -> None:
     numbers = random.Random(1)
     pauses = of(*(numbers.lognormvariate(12, 0.5) for _ in range(500)))
     assert pauses.split() is None
-    assert pauses.quantile(0.9) <= kept_ns(pauses) <= LOSS_NS
+    assert 300 * US <= kept_ns(pauses) <= LOSS_NS
 
 
 def test_pauses_that_are_worth_a_hand_over_are_given_away() -> None:

@@ -52,6 +52,8 @@ class Entry:
     policy: str
     priority: PriorityRule
     reserve: ReserveWish
+    chosen: bool = True
+    """The policy stands in the spec: it is not what counts where none does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +130,13 @@ def _read(document: dict[str, Any], report: Report) -> Spec:
     entries = []
     for table in top.tables("task"):
         name = read_name(table, taken)
+        chosen = "policy" in table
         entry = Entry(
             name,
             read_policy(table).text,
             read_priority(table),
             read_reserve(table),
+            chosen,
         )
         pools.check(entry.reserve.spec, name, table.path)
         table.close()

@@ -7,8 +7,12 @@
  *
  * Prints one JSON line. STREAM is null, legacy, thread, blocking or nonblocking (the default); LAUNCH is
  * kernel, ex, cooperative, extra (parameters in a buffer), graph, or future (a launch nobody knows);
- * START_AT is a time in seconds; LINGER: stay until standard input ends. reach.h says how VIA, PER_THREAD and VERSION reach the driver. */
+ * START_AT is a time in seconds; LINGER: stay until standard input ends; SYNC: wait for the GPU after each so many
+ * kernels of a job, too; THINK_US: CPU time before each kernel but the first; RANDOM: jobs come at any time, a period apart
+ * in the mean. reach.h says how VIA, PER_THREAD and VERSION reach the driver. */
 #include "reach.h"
+#include <math.h>
+#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -20,6 +24,7 @@ static CUdeviceptr memory;
 static CUgraphExec exec;
 static CUresult (*future)(const CUfutureLaunch *);
 static const char *how;
+static int sync_each, think_us;
 
 static double now_us(clockid_t clock) {
     struct timespec t;
@@ -71,7 +76,11 @@ static void capture(uint32_t us, int kernels) {
 static double job(uint32_t us, int kernels) {
     double start = now();
     if (exec) CK(cu.GraphLaunch(exec, stream));
-    for (int i = 0; i < kernels && !exec; i++) launch(us, (uint32_t)i);
+    for (int i = 0; i < kernels && !exec; i++) {
+        for (double end = now() + think_us; i && now() < end;) {}
+        launch(us, (uint32_t)i);
+        if (sync_each && (i + 1) % sync_each == 0) CK(cu.StreamSynchronize(stream));
+    }
     CK(cu.StreamSynchronize(stream));
     return now() - start;
 }
@@ -91,6 +100,8 @@ static int by_size(const void *a, const void *b) {
 int main(int argc, char **argv) {
     const char *mode = argc > 1 ? argv[1] : "", *start_at = getenv("START_AT");
     how = getenv("LAUNCH") ? getenv("LAUNCH") : "kernel";
+    sync_each = getenv("SYNC") ? atoi(getenv("SYNC")) : 0;
+    think_us = getenv("THINK_US") ? atoi(getenv("THINK_US")) : 0;
     if (strcmp(mode, "cal") && argc != 6)
         return fprintf(stderr, "cudaapp hp|lp|fix KERNEL_US KERNELS PERIOD_MS SECONDS|JOBS, or cudaapp cal\n"), 2;
     begin();
@@ -114,7 +125,8 @@ int main(int argc, char **argv) {
         if (period > 0 && now() < next) usleep((useconds_t)(next - now()));
         if (jobs == room) times = realloc(times, (room *= 2) * sizeof *times);
         times[jobs++] = job(us, kernels);
-        next = next + period < now() ? now() : next + period;
+        double after = getenv("RANDOM") ? -log(1 - drand48()) * period : period;
+        next = !getenv("RANDOM") && next + after < now() ? now() : next + after;
     }
     double elapsed = now() - start;
     qsort(times, jobs, sizeof *times, by_size);

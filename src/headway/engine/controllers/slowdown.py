@@ -13,6 +13,9 @@ STEP = 0.02
 """Given back with each job that was in time: all of it after some fifty."""
 LEAST = 1 / 8
 """Less than this of a job's time is of use to nobody: then it is none."""
+FIRST, MOST = 32, 8192
+"""So many jobs have to be in time after a miss before anything is given back; twice as many after
+each further one: people look at the worst job in a hundred."""
 
 
 @controller("slowdown")
@@ -21,18 +24,28 @@ class Slowdown(Controller):
 
     The goal is the task's deadline, or, without one, how much slower than alone its jobs may be; a
     job says of itself whether it missed. Begins with all: whoever comes first meets no fewer others
-    than without a manager, and the first misses take most of that away.
+    than without a manager, and the first misses take most of that away. After each miss it waits
+    for longer before it tries again.
     """
 
     def __init__(self) -> None:
         self._share = 1.0
+        self._backoff = FIRST
+        self._wait = 0
+        """Jobs that have to be in time before anything is given back."""
 
     @property
     def level(self) -> float:
-        return self._share if self._share >= LEAST else 0.0
+        return self._share
 
     def job_ended(self, job: Job) -> None:
         if job.missed:
-            self._share /= 2
-        else:
-            self._share = min(1.0, self._share + STEP)
+            self._share = self._share / 2 if self._share >= 2 * LEAST else 0.0
+            self._wait = self._backoff
+            self._backoff = min(2 * self._backoff, MOST)
+        elif self._wait:
+            self._wait -= 1
+        elif self._share < 1:
+            self._share = min(1.0, max(LEAST, self._share + STEP))
+        else:  # a while ago
+            self._backoff = max(FIRST, self._backoff - 1)

@@ -351,7 +351,7 @@ class Arbiter:
 
     def _end(self, client: Client, now_ns: int) -> None:
         """Whatever the client has online is over."""
-        beside.left(client, now_ns)
+        beside.left(client, now_ns, waited_for=bool(self.engine.queue.entries))
         self.online.end(client, now_ns)
 
     def _withdraw(self, client: Client, now_ns: int) -> None:

@@ -40,10 +40,12 @@ def notice(online: Collection[Client], now_ns: int) -> None:
             company.until_ns = now_ns
 
 
-def left(client: Client, now_ns: int) -> None:
-    """The client is not on the GPU any more."""
+def left(client: Client, now_ns: int, *, waited_for: bool) -> None:
+    """The client is not on the GPU any more, perhaps as others waited for that."""
     if client.company.until_ns is None:
         client.company.until_ns = now_ns
+    if waited_for:
+        client.company.lost_ns = now_ns
 
 
 def judge(client: Client, number: int, report: JobReport, goal: float) -> Job:
@@ -58,7 +60,8 @@ def judge(client: Client, number: int, report: JobReport, goal: float) -> Job:
     missed = slowdown is not None and had and slowdown > goal
     if deadline_ns is not None:
         missed = response_ns > deadline_ns
-    if not had and report.groups:
+    lost = report.begun_ns < company.lost_ns < report.ended_ns
+    if not had and not lost and report.groups:
         usage.alone(response_ns, waited_ns, report.groups)
     job = Job(
         client.task,

@@ -101,6 +101,8 @@ class Company:
     controller: Controller
     until_ns: int | None = -1
     """When it last had others beside it; None: it has."""
+    lost_ns: int = -1
+    """When it last lost its turn to others."""
     side_by_side: bool = False
     """The hardware runs its work beside that of others, as under MPS, not in time slices."""
 

@@ -64,8 +64,11 @@ def ends_ns(engine: Engine, holder: Client, now_ns: int) -> int | None:
 
 def pressing_rank(engine: Engine) -> Rank | None:
     """The best rank of those who wait and can have nobody beside them, if there are such."""
-    ranks = (group.task.rank for group in engine.ready() if not group.task.beside)
-    return min(ranks, default=None)
+    tasks = (entry[3].task for entry in engine.queue.entries)
+    ranks = (task.rank for task in tasks if not task.beside)
+    if engine.queue.custom_keys:
+        return min(ranks, default=None)
+    return next(ranks, None)  # they stand in the order of rank
 
 
 def _wanted_ns(engine: Engine, holder: Client, best_rank: Rank, now_ns: int) -> int:

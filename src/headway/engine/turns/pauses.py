@@ -24,11 +24,14 @@ RESTS = 1.5
 """and so many rests, which may be rare beside the former, and are halved as they are."""
 APART = 4
 """Bins that the valley is wide, at least: rests are four times as long as inner pauses."""
-STRAY = 0.1
-"""In the valley there may be such a part of what the smaller heap has."""
+STRAY = 0.2
+"""A bin of the valley has no more than such a part of the highest bin of the smaller heap, in the
+mean: a busy machine makes some pauses longer."""
 OVERDUE = 4
 """Heaps are a thing of the past, as of a program's start, when no rest came for so many times the
 pauses that there used to be from one to the next."""
+MARGIN = 4
+"""A turn is kept for such a part longer than the longest pause that it is kept through."""
 LONGEST_INNER_NS = 100_000_000
 """A pause that is longer is never an inner one, whatever comes after it."""
 
@@ -119,14 +122,16 @@ class Pauses:
         for low in filled:
             if begins_ns(low) >= LONGEST_INNER_NS:
                 break
-            inner = below[low + 1]
+            inner, left = below[low + 1], max(self.counts[: low + 1])
             for high in filled:
-                rests = self.total - below[high]
-                if high - low - 1 < APART or inner < ENOUGH or rests < RESTS:
+                width, rests = high - low - 1, self.total - below[high]
+                if width < APART or inner < ENOUGH or rests < RESTS:
                     continue
-                strays = below[high] - inner
-                if strays <= STRAY * min(inner, rests) and not self._is_overdue(high):
-                    worth = self._worth(high - low - 1, rests, period_ns)
+                strays = (below[high] - inner) / width
+                heap = min(left, max(self.counts[high:]))
+                flat = max(self.counts[low + 1 : high]) <= heap / 2
+                if flat and strays <= STRAY * heap and not self._is_overdue(high):
+                    worth = self._worth(width * (1 - strays / heap), rests, period_ns)
                     if best is None or worth > best[0]:
                         best = worth, low, high
         if best is None:
@@ -134,20 +139,21 @@ class Pauses:
         _, low, high = best
         return Split(high, min(begins_ns((low + 1 + high) // 2), LONGEST_INNER_NS))
 
-    def _worth(self, width: int, rests: float, period_ns: int | None) -> float:
+    def _worth(self, width: float, rests: float, period_ns: int | None) -> float:
         if period_ns is None or not self._span_ns:
             return width
         wanted = self._span_ns / period_ns
         return min(rests, wanted) / max(rests, wanted)
 
-    def quantile(self, part: float) -> int:
-        """Such a part of the pauses are no longer than this; 0: none are known."""
-        left = part * self.total
+    @property
+    def _middle(self) -> int:
+        """The bin in which the pause of medium length is."""
+        left = self.total / 2
         for number, count in enumerate(self.counts):
             left -= count
             if count and left <= 1e-9:
-                return begins_ns(number + 1)
-        return 0
+                return number
+        return BINS - 1
 
     def keep_ns(self, split: Split | None, handover_ns: int, loss_ns: int) -> int:
         """For how long a program that pauses keeps its turn: so long that least is lost.
@@ -157,7 +163,7 @@ class Pauses:
         differ each is taken for a rest, unless most are over before a hand-over pays: then the
         program never rests."""
         first = BINS if split is None else split.first
-        if split is None and self.quantile(0.5) > handover_ns:
+        if split is None and begins_ns(self._middle) > handover_ns:
             return 0
         inner, rests = sum(self.counts[:first]), sum(self.counts[first:])
         best_ns, least, idled = 0, inner * loss_ns, 0.0
@@ -170,4 +176,4 @@ class Pauses:
             lost = idled + inner * (end_ns + loss_ns) + rests * end_ns
             if self.counts[number] and lost < least:
                 best_ns, least = end_ns, lost
-        return best_ns
+        return best_ns + best_ns // MARGIN

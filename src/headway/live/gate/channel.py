@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from headway.engine.controllers.slowdown import Slowdown
 from headway.engine.turns.client import Client
 from headway.engine.turns.port import Owner
 from headway.live.identity.launches import Life, life
@@ -53,7 +54,7 @@ class Channel(Client):
     port: Pages | None
 
     def __init__(self, number: int, connection: socket.socket, peer: Peer, now_ns: int) -> None:
-        super().__init__(peer.pid, now_ns)
+        super().__init__(peer.pid, now_ns, Slowdown())
         self.number = number
         self.socket = connection
         self.peer = peer
@@ -61,6 +62,8 @@ class Channel(Client):
         self.name = self.token = ""
         """The token: what it showed of its launch."""
         self.pidfd = -1
+        self.chosen = False
+        """Somebody chose its policy."""
         self.before: Wish | None = None
         """What its task was before its program said something of itself."""
         self.note = ""

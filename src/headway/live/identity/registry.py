@@ -19,6 +19,9 @@ from headway.live.server.requests import Request
 from headway.live.wire.protocol import Hello
 
 DEFAULT_POLICY = "prt"
+TURNS_POLICY = "overlap"
+"""What programs that take turns have if nobody chose: what others have in flight is a window, and
+waiting for its end costs more than sharing the GPU with it for that moment."""
 
 
 class Registry:
@@ -75,12 +78,13 @@ class Registry:
         if entry is not None:
             wish = replace(
                 wish,
-                policy=wish.policy or entry.policy,
+                policy=wish.policy or (entry.policy if entry.chosen else None),
                 priority=wish.priority or entry.priority,
                 reserve=wish.reserve or entry.reserve.spec,
             )
         wish, channel.note = self.rights.within(channel.peer, wish)
         policy = wish.policy or DEFAULT_POLICY
+        channel.chosen = wish.policy is not None
         if entry is not None and entry.reserve.background and wish.reserve is None:
             return self.engine.add_background_task(unique, now_ns, policy=policy, pix=pix)
         task, _ = self.engine.add_task(
@@ -96,6 +100,15 @@ class Registry:
         if wish.reserve is not None:
             self._reserve(channel, task, wish.reserve, now_ns)
         return task
+
+    def takes_turns(self, channel: Channel, now_ns: int) -> None:
+        """The program turns out to take turns: the policy that suits these, if nobody chose one."""
+        task = channel.task
+        if channel.chosen or task is None:
+            return
+        wish, _ = self.rights.within(channel.peer, Wish(policy=TURNS_POLICY))
+        if wish.policy is not None:
+            self.engine.set_policy(task, wish.policy, now_ns)
 
     # -- what programs say of themselves -----------------------------------------------------
 
@@ -127,6 +140,7 @@ class Registry:
         if wish is not channel.before:  # said to a daemon before, perhaps, which allowed more
             wish, channel.note = self.rights.within(channel.peer, wish)
         if wish.policy is not None:
+            channel.chosen = True
             self.engine.set_policy(task, wish.policy, now_ns)
         if wish.priority is not None:
             self.engine.set_priority(task, wish.priority, now_ns)

@@ -25,6 +25,7 @@ from headway.live.wire.protocol import (
     LEAVE,
     MESSAGE_SIZE,
     SUBMIT,
+    TURNS,
     Message,
     ProtocolError,
     build_message,
@@ -110,6 +111,8 @@ class Clients:
                 daemon.servers.heard(channel, message, now_ns)
                 daemon.arbiter.decide(now_ns)
             else:
+                if message.type == TURNS:
+                    daemon.registry.takes_turns(channel, now_ns)
                 daemon.arbiter.heard(channel, message, now_ns)
         except ProtocolError:
             raise

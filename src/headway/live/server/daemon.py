@@ -38,7 +38,7 @@ from headway.live.gate.conduct import Lines
 from headway.live.identity.registry import Registry
 from headway.live.identity.rights import Allow
 from headway.live.identity.wishes import Address
-from headway.live.server import startup
+from headway.live.server import spinning, startup
 from headway.live.server.clients import Clients
 from headway.live.server.control import Control
 from headway.live.server.directory import Directory
@@ -82,6 +82,7 @@ class Daemon:
         software_gpu: int | None = None,
         mps: bool = False,
         spin_ns: int = 0,
+        spin_if_free: bool = False,
         display: str | None = None,
         metrics: Address | None = None,
         inherit: Inherit | None = None,
@@ -89,6 +90,8 @@ class Daemon:
         self.folder = folder
         self.windows = Windows(split_ns, window_ns)
         self._spin_ns = spin_ns
+        self._spins_if_free = spin_if_free
+        self._may_spin = True
         self.until_idle = until_idle
         self.software_gpu = software_gpu
         """The CPU that plays the GPU for every program that is launched; None: a real one."""
@@ -298,7 +301,8 @@ class Daemon:
 
     def _turn(self) -> None:
         now_ns = time.monotonic_ns()
-        if self._spin_ns and now_ns - self.clients.heard_ns < self._spin_ns:
+        spins = self._spin_ns and self._may_spin
+        if spins and now_ns - self.clients.heard_ns < self._spin_ns:
             self._spin(now_ns)
         else:
             self._look(False, now_ns)
@@ -395,6 +399,8 @@ class Daemon:
 
     def _beat(self, now_ns: int) -> None:
         self._beat_ns = now_ns
+        if self._spins_if_free:
+            self._may_spin = spinning.is_free()
         if self._alive is not None:
             self._alive()
         self.clients.beat(now_ns)

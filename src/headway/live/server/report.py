@@ -165,6 +165,8 @@ def describe_channel(daemon: Daemon, channel: Channel, now_ns: int) -> dict[str,
         "waited_ns": entry.wait_ns,
         "frames_seen": entry.frames,
         "misses": entry.misses,
+        "gpu_in_jobs": channel.jobs.usage.gpu_share,
+        "beside": task.beside,
     }
 
 

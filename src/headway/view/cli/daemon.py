@@ -26,7 +26,10 @@ from headway.view.files import load_policy_file
     help="The same while nobody more important is due; 0ms: no more.",
 )
 @click.option(
-    "--spin", default="0ms", show_default=True, help="Poll so long after such programs ask."
+    "--spin",
+    default="auto",
+    show_default=True,
+    help="Poll so long after such programs ask; auto: 20ms where CPUs are free.",
 )
 @click.option("--holdoff", default="2ms", show_default=True, help="Keep an idle GPU so long.")
 @click.option("--no-leases", is_flag=True, help="Have every group asked for (for measurements).")
@@ -82,7 +85,7 @@ def command(
     from headway.live.gate.arbiter import Bounds
     from headway.live.identity import launcher
     from headway.live.identity.wishes import parse_address
-    from headway.live.server import startup
+    from headway.live.server import spinning, startup
     from headway.live.server.daemon import Daemon
     from headway.live.server.startup import DaemonError
     from headway.live.wire import paths
@@ -91,7 +94,7 @@ def command(
         load_policy_file(path)
     durations_ns = {}
     given = {"--split": split, "--window": window, "--holdoff": holdoff, "--tick": tick}
-    given |= {"--calm-window": calm_window, "--spin": spin}
+    given |= {"--calm-window": calm_window, "--spin": None if spin == "auto" else spin}
     for option, text in given.items():
         try:
             if text is not None:
@@ -114,6 +117,8 @@ def command(
     cpus = {cpu} if cpu is not None else os.sched_getaffinity(0) - {device}
     with contextlib.suppress(OSError):
         os.sched_setaffinity(0, cpus)
+    if spin == "auto":
+        durations_ns["--spin"] = spinning.auto_ns()
     if rt_priority and not durations_ns["--spin"]:  # who never sleeps must not go first
         startup.go_first(rt_priority)
     try:
@@ -127,6 +132,7 @@ def command(
                 split_ns=durations_ns["--split"],
                 window_ns=durations_ns["--window"],
                 spin_ns=durations_ns["--spin"],
+                spin_if_free=spin == "auto",
                 holdoff_ns=durations_ns["--holdoff"],
                 bounds=Bounds(
                     leases=not no_leases,
