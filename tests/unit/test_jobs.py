@@ -217,19 +217,30 @@ def test_jobs_that_others_slow_down_too_much_take_most_from_them_at_once() -> No
     made = client(0.0)
     made.company.until_ns = None  # somebody is there
     for missed in range(1, 4):
-        job = judged(made, 2 * MS)
+        job = judged(made, 12 * MS)
         assert job.missed
-        assert job.slowdown == pytest.approx(0.2)
+        assert job.slowdown == pytest.approx(1.2)
         assert beside.level_of(made) == 0.5**missed
-    assert judged(made, 2 * MS).missed
+    judged(made, 12 * MS)
     assert beside.level_of(made) == 0
+
+
+def test_what_others_cost_is_seen_in_the_mean_of_some_jobs() -> None:
+    made = client(0.0)
+    made.company.until_ns = None
+    for number in range(100):
+        judged(made, (number % 8 == 0) * 5 * MS)
+    assert beside.level_of(made) == 1
+    for _ in range(4):
+        judged(made, 2 * MS)
+    assert beside.level_of(made) == 0.5
 
 
 def test_what_was_taken_is_given_back_slowly_and_later_after_each_miss() -> None:
     made = client(0.0)
     made.company.until_ns = None
     for missed in range(4):
-        judged(made, 2 * MS)
+        judged(made, 12 * MS)
         level = beside.level_of(made)
         waited = 0
         while beside.level_of(made) == level:

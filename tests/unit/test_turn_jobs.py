@@ -283,7 +283,7 @@ def test_they_stop_for_it_when_they_cost_it_too_much(bench: Records) -> None:
     high = eager(bench)
     low = greedy(bench)
     for _ in range(8):
-        request(bench, high, waited_us=2000 if is_open(low) else 20)
+        request(bench, high, waited_us=4000 if is_open(low) else 20)
         bench.go(bench.now_ns + 20 * MS)
     bench.begin_work(high)
     assert is_leased(high)
@@ -297,7 +297,7 @@ def test_they_stop_for_it_when_they_cost_it_too_much(bench: Records) -> None:
 def test_a_part_of_a_jobs_time_is_shared_where_all_of_it_is_too_much(bench: Records) -> None:
     high = eager(bench)
     low = greedy(bench)
-    request(bench, high, waited_us=2000)
+    request(bench, high, waited_us=4000)
     assert high.task is not None
     assert high.task.beside == 0.5
     bench.go(bench.now_ns + 20 * MS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 from headway.engine.controllers import Controller, controller
@@ -18,17 +19,25 @@ FIRST, MOST = 32, 8192
 each further one: people look at the worst job in a hundred."""
 
 
+RECENT = 8
+"""What others cost is seen in the mean of so many jobs: single ones differ by chance."""
+GOAL = 0.1
+"""How much slower than alone jobs may be."""
+
+
 @controller("slowdown")
 class Slowdown(Controller):
-    """Halves what others get with each job that missed its goal, and gives it back slowly.
+    """Halves what others get when jobs miss their goal, and gives it back slowly.
 
-    The goal is the task's deadline, or, without one, how much slower than alone its jobs may be; a
-    job says of itself whether it missed. Begins with all: whoever comes first meets no fewer others
+    The goal is the task's deadline, which each job keeps or not, or, without one, how much slower
+    than alone its jobs are in the mean. Begins with all: whoever comes first meets no fewer others
     than without a manager, and the first misses take most of that away. After each miss it waits
     for longer before it tries again.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, goal: float = GOAL) -> None:
+        self._goal = goal
+        self._slow: deque[float] = deque(maxlen=RECENT)
         self._share = 1.0
         self._backoff = FIRST
         self._wait = 0
@@ -39,7 +48,8 @@ class Slowdown(Controller):
         return self._share
 
     def job_ended(self, job: Job) -> None:
-        if job.missed:
+        if self._has_missed(job):
+            self._slow.clear()
             self._share = self._share / 2 if self._share >= 2 * LEAST else 0.0
             self._wait = self._backoff
             self._backoff = min(2 * self._backoff, MOST)
@@ -49,3 +59,10 @@ class Slowdown(Controller):
             self._share = min(1.0, max(LEAST, self._share + STEP))
         else:  # a while ago
             self._backoff = max(FIRST, self._backoff - 1)
+
+    def _has_missed(self, job: Job) -> bool:
+        """One job that takes twice as long is enough, or several that take a little longer."""
+        if job.deadline_ns is not None:
+            return job.missed
+        self._slow.append(min(job.slowdown or 0.0, 1.0))
+        return sum(self._slow) / RECENT > self._goal
