@@ -11,7 +11,7 @@ from typing import Any
 from headway.live.gate.channel import Peer
 from headway.live.server.callers import Caller
 from headway.live.server.daemon import Daemon
-from headway.live.server.report import telling
+from headway.live.server.report import Report
 
 
 def come(daemon: Daemon) -> socket.socket:
@@ -24,7 +24,7 @@ def come(daemon: Daemon) -> socket.socket:
 
 def status_of(daemon: Daemon) -> dict[str, Any]:
     """What `headway status` would be told."""
-    status: dict[str, Any] = json.loads(finish(telling(daemon)))
+    status: dict[str, Any] = json.loads(finish(Report(daemon).telling()))
     return status
 
 

@@ -297,7 +297,7 @@ def test_what_a_server_on_the_cpu_does_is_charged_to_a_reserve(desk: Desk) -> No
     assert desk.word(client) == AWAIT
     assert client.task is not None
     desk.engine.set_reserve(client.task, None, 1)
-    desk.servers.changed()
+    desk.servers.changed([client])
     assert desk.word(client) == 0
 
 

@@ -18,9 +18,10 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from headway.engine.inheritance import Request
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 REQUEST_NS = 1_000_000_000
 """A request that is not answered by then is forgotten: its client was stopped, or lies."""
+A_TURN = 64
+"""Pages that are written in one go."""
 MOST_TASKS = 8
 """Contexts of one server that inherit; more would make a request dear."""
 
@@ -69,6 +72,8 @@ class WindowServer:
         self.pidfd = pidfd
         self.niceness = Niceness(peer.pid, pidfd)
         self.clients: set[Channel] = set()
+        self.asking: set[Channel] = set()
+        """Those of them that wait for an answer."""
         self.task: Task | None = None
         """Its place in the engine while it is not on the GPU: what it inherits shows there."""
 
@@ -100,11 +105,15 @@ class Servers:
         self._take_back = take_back
         self.known: dict[tuple[str, int], WindowServer] = {}
         """By display and process: more than one may listen there, each at an address of its own."""
+        self._of_process: dict[int, list[WindowServer]] = {}
+        self._crowded = False
+        """There are programs of more than one process."""
         self._channels: dict[int, dict[Channel, None]] = {}
         """By process."""
         self._used: dict[Channel, WindowServer] = {}
         self._asking: dict[Channel, _Asking] = {}
-        self._stale = False
+        self._stale: dict[Channel, None] = {}
+        """Clients of window servers whose pages may be out of date."""
         self._ended = False
 
     # -- who is there ------------------------------------------------------------------------
@@ -112,7 +121,7 @@ class Servers:
     def arrived(self, channel: Channel) -> None:
         """A channel has a task now: find its window server, and see whether it is one."""
         self._channels.setdefault(channel.peer.pid, {})[channel] = None
-        self._stale = True
+        self._processes_changed(channel.peer.pid)
         if not self.inherit.watch:
             return
         display = display_of(channel.peer.pid)
@@ -120,6 +129,7 @@ class Servers:
         if server is not None and server.peer.pid != channel.peer.pid:
             server.clients.add(channel)
             self._used[channel] = server
+            self._stale[channel] = None
 
     def gone(self, channel: Channel, now_ns: int) -> None:
         """Its task has left the engine, and its requests with it."""
@@ -127,15 +137,27 @@ class Servers:
         mine.pop(channel, None)
         if not mine:
             self._channels.pop(channel.peer.pid, None)
-        self._stale = True
+        self._processes_changed(channel.peer.pid)
+        self._stale.pop(channel, None)
         asking = self._asking.pop(channel, None)
         if asking is not None and asking.server is not None:
+            asking.server.asking.discard(channel)
             self._follow(asking.server)
         server = self._used.pop(channel, None)
         if server is not None:
             server.clients.discard(channel)
             if not server.clients:
                 self._forget(server, now_ns)
+
+    def _processes_changed(self, pid: int) -> None:
+        """One came or went. That concerns the clients of a window server whose contexts come and
+        go, and, where a server's CPU priority matters, everybody if there is a second program
+        now, or no longer."""
+        for server in self._of_process.get(pid, ()):
+            self._stale.update(dict.fromkeys(server.clients))
+        if self.inherit.nice and self._crowded != (len(self._channels) > 1):
+            self._crowded = not self._crowded
+            self._stale.update(dict.fromkeys(self._used))
 
     def _find(self, display: str, client: Peer) -> WindowServer | None:
         """The server of a client's display; it is remembered while it lives and somebody uses it. A
@@ -151,6 +173,7 @@ class Servers:
         except OSError:
             return None
         server = self.known[display, peer.pid] = WindowServer(display, peer, pidfd)
+        self._of_process.setdefault(peer.pid, []).append(server)
         over = partial(self._server_over, server)
         self._loop.watch(pidfd, over, over)
         return server
@@ -172,6 +195,10 @@ class Servers:
         if self.known.get(key) is not server:
             return
         del self.known[key]
+        same = self._of_process[server.peer.pid]
+        same.remove(server)
+        if not same:
+            del self._of_process[server.peer.pid]
         server.niceness.close()
         if server.task is not None:
             self.engine.remove_task(server.task, now_ns)
@@ -187,8 +214,9 @@ class Servers:
     def start_over(self, engine: Engine) -> None:
         """Another engine, which knows nobody yet; the old one is not to be asked any more."""
         self.engine = engine
-        for known in (self._asking, self._used, self._channels):
+        for known in (self._asking, self._used, self._channels, self._stale):
             known.clear()
+        self._crowded = False
         for server in list(self.known.values()):
             server.task = None
             self._forget(server, time.monotonic_ns())
@@ -196,15 +224,23 @@ class Servers:
     # -- what clients do around a swap -------------------------------------------------------
 
     def refresh(self, now_ns: int) -> None:
-        """Tell every client what its swaps mean to others, if that may have changed."""
-        if not self._stale:
-            return
-        self._stale = False
-        for channel, server in self._used.items():
+        """Tell clients what their swaps mean to others, where that may have changed: some at a
+        time, if they are many."""
+        for _ in range(min(A_TURN, len(self._stale))):
+            channel = next(iter(self._stale))
+            del self._stale[channel]
+            server = self._used.get(channel)
+            if server is None:
+                continue
             for context in self._channels.get(server.peer.pid, ()):
                 self._serves(context, now_ns)
             if channel.pages is not None:
                 channel.pages.set_server(self._wants(channel, server))
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether `refresh` has something to do."""
+        return bool(self._stale)
 
     def _serves(self, channel: Channel, now_ns: int) -> None:
         """It has clients: from now on it asks for every group, and says when each is done."""
@@ -212,9 +248,9 @@ class Servers:
             channel.serves = True
             self._take_back(channel, now_ns)
 
-    def changed(self) -> None:
-        """Somebody has another reserve or priority."""
-        self._stale = True
+    def changed(self, channels: Iterable[Channel]) -> None:
+        """These have another reserve or priority."""
+        self._stale.update(dict.fromkeys(channels))
 
     def _wants(self, channel: Channel, server: WindowServer) -> int:
         task = channel.task
@@ -249,6 +285,7 @@ class Servers:
         if asking.requests:
             self._asking[channel] = asking
             if server is not None:
+                server.asking.add(channel)
                 self._follow(server)
 
     def left(self, channel: Channel, now_ns: int) -> None:
@@ -259,6 +296,7 @@ class Servers:
         for request in asking.requests:
             self.engine.leave(request, now_ns)
         if asking.server is not None:
+            asking.server.asking.discard(channel)
             self._follow(asking.server)
 
     def _window_pid(self, channel: Channel) -> int:
@@ -296,7 +334,7 @@ class Servers:
         """Its CPU priority is that of whom it works for."""
         if not self.inherit.nice or not self._rights.may_be_nice(server.peer):
             return
-        tasks = {r.server for c in server.clients for r in self._requests(c)}
+        tasks = {r.server for c in server.asking for r in self._requests(c)}
         inherited = [t.priority for t in tasks if t.alive and t.rank != t.base_rank]
         server.niceness.follow(max(inherited, default=None))
 
@@ -306,11 +344,14 @@ class Servers:
 
     def tick(self, now_ns: int) -> bool:
         """Forget requests that nobody answers; True if some ended, here or by a server's death."""
-        over = [c for c, a in self._asking.items() if now_ns - a.since_ns >= REQUEST_NS]
+        over = list(takewhile(lambda c: self._is_over(c, now_ns), self._asking))
         for channel in over:
             self.left(channel, now_ns)
         ended, self._ended = self._ended or bool(over), False
         return ended
+
+    def _is_over(self, channel: Channel, now_ns: int) -> bool:
+        return now_ns - self._asking[channel].since_ns >= REQUEST_NS
 
     def next_timer_ns(self) -> int | None:
         """Requests are kept in the order in which they came."""

@@ -18,7 +18,7 @@ from headway.live.gate.channel import Channel, Peer
 from headway.live.server.loop import describe_failure, log
 from headway.live.server.newcomers import Newcomers
 from headway.live.server.report import sample
-from headway.live.wire.pages import Pages
+from headway.live.wire.pages import Heart, Pages
 from headway.live.wire.protocol import (
     ENTER,
     GRANT,
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 SAMPLES_A_BEAT = 64
 """Pages that are read with one heartbeat, about: reading all of very many would take too long."""
+LIVELY = 30
+"""For so many heartbeats after its last word a program's page is read."""
 A_TURN = 4
 """Messages that are read from one before the others are heard."""
 
@@ -54,6 +56,9 @@ class Clients:
         self.heard_ns = 0
         """When a program that takes turns was last heard."""
         self._beats = 0
+        self._hearts: dict[Channel, Heart] = {}
+        self._lively: dict[Channel, int] = {}
+        """Programs that said something lately, and with which heartbeat."""
 
     def _arrived(self, connection: socket.socket, peer: Peer, data: bytes) -> None:
         """Somebody has said the first words."""
@@ -104,6 +109,7 @@ class Clients:
 
     def _hear(self, channel: Channel, message: Message) -> None:
         daemon, now_ns = self._daemon, time.monotonic_ns()
+        self._lively[channel] = self._beats
         if channel.turns:
             self.heard_ns = now_ns
         try:
@@ -126,7 +132,8 @@ class Clients:
         if not daemon.conduct.admits(channel.identity, now_ns):
             raise ProtocolError("its process is unmanaged for now")
         pages = channel.pages = Pages(channel.peer.pid)
-        pages.beat(now_ns)
+        pages.heart.value = now_ns
+        self._hearts[channel] = pages.heart
         channel.company.side_by_side = mps.may_use(channel.peer.pid)
         channel.task = daemon.registry.enrol(channel, hello, now_ns)
         daemon.arbiter.add(channel)
@@ -158,15 +165,20 @@ class Clients:
 
     def beat(self, now_ns: int) -> None:
         """Show programs that the daemon lives, and see what they say."""
-        daemon = self._daemon
-        self._beats += 1
-        rounds = len(daemon.channels) // SAMPLES_A_BEAT + 1
-        for channel in list(daemon.channels.values()):
-            if channel.pages is not None:
-                channel.pages.beat(now_ns)
-                if (channel.number + self._beats) % rounds == 0:
-                    sample(daemon, channel, now_ns)
-                leases.tell_passed(daemon.engine, channel, now_ns)
+        daemon, beats = self._daemon, self._beats
+        self._beats = beats = beats + 1
+        for heart in self._hearts.values():
+            heart.value = now_ns
+        for holder in list(daemon.arbiter.online.clients):
+            leases.tell_passed(daemon.engine, holder, now_ns)
+            if isinstance(holder, Channel):
+                self._lively[holder] = beats
+        rounds = len(self._lively) // SAMPLES_A_BEAT + 1
+        for channel, heard in list(self._lively.items()):
+            if (channel.number + beats) % rounds == 0:
+                sample(daemon, channel, now_ns)
+            if beats - heard > LIVELY:
+                del self._lively[channel]
         self.newcomers.tick(now_ns)
 
     def drop(self, channel: Channel) -> None:
@@ -174,6 +186,8 @@ class Clients:
         daemon = self._daemon
         if daemon.channels.pop(channel.number, None) is None:
             return
+        self._hearts.pop(channel, None)
+        self._lively.pop(channel, None)
         daemon.loop.unwatch(channel.socket.fileno())
         if channel.pidfd >= 0:
             daemon.loop.unwatch(channel.pidfd)

@@ -13,7 +13,7 @@ from headway.live.identity.launches import life
 from headway.live.identity.wishes import Wish
 from headway.live.server import requests
 from headway.live.server.callers import Answer, Answering, Caller, Callers
-from headway.live.server.report import telling
+from headway.live.server.report import Report
 from headway.live.server.requests import Refusal, Request
 from headway.live.server.sharing import Shared
 from headway.live.watch.explain import explaining
@@ -38,7 +38,7 @@ class Control:
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
         self.callers = Callers(daemon, self._handle)
-        self._status = Shared(partial(_status, daemon))
+        self._status = Shared(partial(_status, Report(daemon)))
 
     def _handle(self, request: Request, caller: Caller) -> Answer | Answering:
         method = getattr(self, f"do_{request.get('do')}", None)
@@ -80,6 +80,7 @@ class Control:
             problems = change(own, now_ns)
             for channel in own:
                 daemon.arbiter.take_back(channel, now_ns)
+            daemon.servers.changed(own)
         finally:
             daemon.arbiter.pump(now_ns)
             daemon.arbiter.changed()
@@ -190,7 +191,7 @@ class Control:
                     daemon.engine.set_priority(channel.task, wish.priority, now_ns)
                 daemon.arbiter.take_back(channel, now_ns)
         finally:
-            daemon.servers.changed()
+            daemon.servers.changed(channels)
             daemon.arbiter.decide(now_ns)
             daemon.arbiter.changed()
 
@@ -200,6 +201,6 @@ def _finish(steps: Answering) -> Answering:
     return result if isinstance(result, bytes) else {"ok": True, **result}
 
 
-def _status(daemon: Daemon) -> Generator[None, None, bytes]:
-    status = yield from telling(daemon)
+def _status(report: Report) -> Generator[None, None, bytes]:
+    status = yield from report.telling()
     return b'{"ok":true,"status":' + status + b"}\n"

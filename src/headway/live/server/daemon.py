@@ -142,6 +142,8 @@ class Daemon:
         self._stopping = False
         self._in_doubt = False
         self._beat_ns = 0
+        self._arbiter_due_ns: int | None = None
+        """When the arbiter had something to do, as of the beginning of this turn."""
         self._listeners: list[Listener] = []
         self._paths: list[Path] = []
         """Sockets that programs and commands know."""
@@ -213,6 +215,7 @@ class Daemon:
                 self._serve_metrics(stack, self._metrics)
             wake = startup.catch_signals(stack)
             self.loop.watch(wake, lambda: self._woken(wake), self.stop)
+            startup.spare_pauses()
             self.foreground.start()
             stack.callback(self.foreground.watcher.close)
             if ready is not None:
@@ -310,13 +313,14 @@ class Daemon:
             self.loop.turn(None if due_ns is None else max(0.0, (due_ns - now_ns) / 1e9))
         now_ns, watcher = time.monotonic_ns(), self.foreground.watcher
         try:
-            due_ns = self.arbiter.next_timer_ns()
+            due_ns = self._arbiter_due_ns  # what is due since then is so for the next turn
             if self.servers.tick(now_ns) or (due_ns is not None and due_ns <= now_ns):
                 self.arbiter.tick(now_ns)
             self.servers.refresh(now_ns)
         except Exception as error:
             self.doubt(error)
-        self.loop.guarded(partial(watcher.tick, now_ns), watcher.failed)
+        if watcher.due_ns is not None:
+            self.loop.guarded(partial(watcher.tick, now_ns), watcher.failed)
         if self._policies_fail and not self._in_doubt:
             self.loop.guarded(partial(self._replace_policies, now_ns), lambda: None)
         if self._in_doubt:
@@ -380,11 +384,12 @@ class Daemon:
             self.loop.close_later(partial(os.close, fd))
 
     def _next_due_ns(self) -> int | None:
-        times = [self.arbiter.next_timer_ns(), self.servers.next_timer_ns()]
+        self._arbiter_due_ns = self.arbiter.next_timer_ns()
+        times = [self._arbiter_due_ns, self.servers.next_timer_ns()]
         times += [self.recordings.due_ns, self.foreground.watcher.due_ns]
         times += [listener.paused_until_ns for listener in self._listeners]
         times += [self.arrivals.due_ns(), self.errands.due_ns()]
-        if self.windows.is_stale:
+        if self.windows.is_stale or self.servers.is_stale:
             times.append(0)
         if self._beats:
             times.append(self._beat_ns + HEARTBEAT_NS)

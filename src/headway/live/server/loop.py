@@ -71,13 +71,15 @@ class Loop:
         """Wait for events, or until the time is over, and handle them."""
         if self._soon:
             timeout_s = 0
-        if timeout_s is not None and 0 < timeout_s < FINE_S and self._epoll.fileno() < FD_SETSIZE:
-            # epoll counts in milliseconds and rounds up; budgets and hold-offs are finer than that.
-            select.select([self._epoll], [], [], timeout_s)
-            timeout_s = 0
-        calls = [fd for fd, _ in self._epoll.poll(timeout_s)]
+        calls = self._epoll.poll(0)
+        if not calls and timeout_s != 0:
+            if timeout_s is not None and timeout_s < FINE_S and self._epoll.fileno() < FD_SETSIZE:
+                # epoll counts in milliseconds and rounds up; budgets and hold-offs are finer.
+                select.select([self._epoll], [], [], timeout_s)
+                timeout_s = 0
+            calls = self._epoll.poll(timeout_s)
         soon, self._soon = self._soon, []
-        for fd in calls:
+        for fd, _ in calls:
             pair = self._handlers.get(fd)
             if pair is not None:
                 self.guarded(*pair)

@@ -28,22 +28,66 @@ A_STEP = 16
 """Programs that are described in one go."""
 
 
-def telling(daemon: Daemon) -> Generator[None, None, bytes]:
-    """Everything `headway status` shows, as the text of it, made in short steps: each program is
-    described as it was at its step."""
-    texts, policies = [], Counter[str]()
-    channels = iter(list(daemon.channels.values()))
-    while some := list(islice(channels, A_STEP)):
-        now_ns = time.monotonic_ns()
-        for channel in some:
-            if channel.task is not None:
-                texts.append(_text(describe_channel(daemon, channel, now_ns)))
-                policies[channel.task.policy.name] += 1
-        yield
-    status = describe_daemon(daemon, [], time.monotonic_ns())
-    status["gpu"]["policy_counts"] = dict(policies)
-    del status["channels"]  # they stand last
-    return _text(status)[:-1] + b',"channels":[' + b",".join(texts) + b"]}"
+class Report:
+    """Tells everything `headway status` shows. What was said of a program is kept, and said again
+    while the program is quiet and nothing about it has changed: of thousands most are quiet."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self._daemon = daemon
+        self._said: dict[Channel, tuple[_Facts, bytes]] = {}
+
+    def telling(self) -> Generator[None, None, bytes]:
+        """The text of it, made in short steps: each program as it was at its step."""
+        daemon, before = self._daemon, self._said
+        self._said, policies = {}, Counter[str]()
+        texts: list[bytes] = []
+        channels = iter(list(daemon.channels.values()))
+        while some := list(islice(channels, A_STEP)):
+            now_ns = time.monotonic_ns()
+            for channel in some:
+                if channel.task is not None and channel.pages is not None:
+                    texts.append(self._tell(channel, channel.task, before.get(channel), now_ns))
+                    policies[channel.task.policy.name] += 1
+            yield
+        status = describe_daemon(daemon, [], time.monotonic_ns())
+        status["gpu"]["policy_counts"] = dict(policies)
+        del status["channels"]  # they stand last
+        return _text(status)[:-1] + b',"channels":[' + b",".join(texts) + b"]}"
+
+    def _tell(
+        self, channel: Channel, task: Task, said: tuple[_Facts, bytes] | None, now_ns: int
+    ) -> bytes:
+        facts = _quiet_facts(self._daemon, channel, task, now_ns)
+        if said is not None and said[0] == facts:
+            self._said[channel] = said
+            return said[1]
+        text = _text(describe_channel(self._daemon, channel, now_ns))
+        if facts is not None:
+            self._said[channel] = facts, text
+        return text
+
+
+_Facts = tuple[object, ...]
+
+
+def _quiet_facts(daemon: Daemon, channel: Channel, task: Task, now_ns: int) -> _Facts | None:
+    """All that is said of a program which has done nothing lately, to compare; None of others."""
+    if task.waiting is not None or channel.account.since_ns is not None:
+        return None
+    if not daemon.stats.is_quiet(task, now_ns) or daemon.engine.requests_to(task):
+        return None
+    reserve, pages = task.reserve, channel.pages
+    assert pages is not None
+    return (
+        hash(pages.counters),
+        task.rank,
+        task.base_rank,
+        task.rule,
+        task.policy,
+        task.foreground,
+        channel.note,
+        None if reserve is None else (reserve, reserve.spec, reserve.budget_ns),
+    )
 
 
 def _text(said: dict[str, Any]) -> bytes:

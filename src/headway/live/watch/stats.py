@@ -9,7 +9,7 @@ of it is for whoever had the GPU at some instants within, and of a short wait fo
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -72,7 +72,7 @@ class TaskStats:
         self.frames = 0
         """Those that are believed."""
         self._frames_seen = 0
-        self._marks = deque([(now_ns, 0)], maxlen=FRAME_MARKS)
+        self._marks = [(now_ns, 0)]
         self.sampled_at_ns = now_ns
 
     def saw_frames(self, counter: int, now_ns: int) -> None:
@@ -82,6 +82,12 @@ class TaskStats:
         self._frames_seen, self.sampled_at_ns = counter, now_ns
         if now_ns - self._marks[-1][0] >= FRAME_MARK_NS:
             self._marks.append((now_ns, self.frames))
+            del self._marks[:-FRAME_MARKS]
+
+    @property
+    def is_still(self) -> bool:
+        """No frame was shown lately."""
+        return self._marks[0][1] == self.frames == self._marks[-1][1]
 
     @property
     def fps(self) -> float | None:
@@ -350,6 +356,14 @@ class Stats(Observer):
             entry, group = self._waiting.get(task), task.waiting
             if entry is not None and group is not None and entry.mark_ns < now_ns:
                 self._settle(entry, group, now_ns, ready=task.in_ready_queue)
+
+    def is_quiet(self, task: Task, now_ns: int) -> bool:
+        """It did nothing that shows in the last seconds, nor waits."""
+        if now_ns >= self._slot_ends_ns:
+            self._next_slot(now_ns)
+        entry = self.tasks[task]
+        past = entry.window.latest.number <= self._slot - SLOTS
+        return past and entry.is_still and not entry.leased
 
     def span_ns(self, now_ns: int, slots: int = SLOTS) -> int:
         """How long the window is: whole seconds and a part of one, less at the beginning."""

@@ -75,28 +75,38 @@ class Slot:
         causes[cause] = causes.get(cause, 0) + duration_ns
 
 
+_NONE = Slot()
+"""Of a second that never was."""
+
+
 class Window:
     """The last slots of one task, or of the GPU."""
 
     __slots__ = ("_slots", "latest")
 
     def __init__(self) -> None:
-        self._slots = tuple(Slot() for _ in range(SLOTS))
-        self.latest = self._slots[0]
+        self._slots: dict[int, Slot] = {}
+        """By place; made when they are first used, because most programs use none."""
+        self.latest = _NONE
 
     def slot(self, number: int) -> Slot:
         """The slot of this number, empty if it was another one's until now."""
         if self.latest.number == number:
             return self.latest
-        slot = self._slots[number % SLOTS]
+        slot = self._slots.get(number % SLOTS)
+        if slot is None:
+            slot = self._slots[number % SLOTS] = Slot()
         if slot.number != number:
             slot.clear(number)
-        self.latest = slot
+        if number > self.latest.number:
+            self.latest = slot
         return slot
 
     def last(self, number: int, count: int = SLOTS) -> Iterator[Slot]:
         """The slots up to this number that hold something."""
-        for slot in self._slots:
+        if self.latest.number <= number - count:
+            return
+        for slot in self._slots.values():
             if number - count < slot.number <= number:
                 yield slot
 
@@ -115,6 +125,8 @@ class Window:
 
     def waits_at(self, number: int, *fractions: float) -> list[int] | None:
         """Percentiles of the waits (nearest rank, then the top of its bucket); None without any."""
+        if self.latest.number <= number - SLOTS:
+            return None
         counts: Counter[int] = Counter()
         longest_ns = 0
         for slot in self.last(number):

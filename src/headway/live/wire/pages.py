@@ -152,6 +152,10 @@ class _Words:
         self.near = ctypes.c_uint32.from_address(client + NEAR_AT)
 
 
+Heart = ctypes.c_uint64
+"""Where a client sees when the daemon last showed that it lives; gone when its page is closed."""
+
+
 class Pages:
     """Both pages of one client, as the daemon sees them."""
 
@@ -176,7 +180,7 @@ class Pages:
         head = (ctypes.c_char * PAGE).from_address(self._daemon)
         struct.pack_into("<II", head, 0, MAGIC, VERSION)
         # Aligned 32- and 64-bit stores: a client never sees half of one.
-        self._heartbeat = ctypes.c_uint64.from_address(self._daemon + _HEARTBEAT)
+        self.heart = ctypes.c_uint64.from_address(self._daemon + _HEARTBEAT)
         self._lease = ctypes.c_uint32.from_address(self._daemon + _LEASE)
         self._split = ctypes.c_uint64.from_address(self._daemon + _SPLIT)
         self._window = ctypes.c_uint64.from_address(self._daemon + _WINDOW)
@@ -204,11 +208,6 @@ class Pages:
         fixed = SEAL_SHRINK | SEAL_GROW | SEAL_SEAL
         fcntl.fcntl(self.daemon_fd, F_ADD_SEALS, fixed | SEAL_FUTURE_WRITE)
         fcntl.fcntl(self.client_fd, F_ADD_SEALS, fixed)
-
-    def beat(self, now_ns: int) -> None:
-        """Show that the daemon lives."""
-        if self._daemon:
-            self._heartbeat.value = now_ns
 
     def set_split(self, split_ns: int) -> None:
         """Groups of more than this are split from now on; 0: none."""
@@ -410,6 +409,11 @@ class Pages:
         fence()
         marks = ctypes.string_at(self._client + MARKS_AT, CLIENT_PAGE_SIZE - MARKS_AT)
         return parse_client_page(head + marks)
+
+    @property
+    def counters(self) -> bytes:
+        """What the client has counted, to compare."""
+        return ctypes.string_at(self._client, MARKS_AT) if self._client else b""
 
     def is_stopped(self) -> bool:
         """Somebody has stopped the client's process, as Ctrl-Z does."""

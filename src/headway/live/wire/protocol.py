@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from headway.engine.turns.jobs import TOLD
 from headway.engine.turns.pauses import BINS
@@ -74,8 +74,7 @@ class Hello:
     token: str
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """Any later one."""
 
     type: int
@@ -120,10 +119,7 @@ def parse_message(data: bytes) -> Message:
 
 
 def build_message(message: Message) -> bytes:
-    m = message
-    return _MESSAGE.pack(
-        m.type, m.seq, m.signature, m.submit_ns, m.start_ns, m.finish_ns, m.units, m.frame, m.passed
-    )
+    return _MESSAGE.pack(*message)
 
 
 @dataclass(frozen=True, slots=True)
