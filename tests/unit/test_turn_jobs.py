@@ -328,3 +328,25 @@ def test_who_is_bound_by_the_gpu_has_it_for_itself(bench: Records) -> None:
     bench.begin_work(high)
     assert is_leased(high)
     assert not is_open(low)
+
+
+def test_who_has_to_stop_in_the_middle_of_a_job_goes_on_after_it(bench: Records) -> None:
+    """What became of jobs is seen by a look at the page, and nothing else happens then."""
+    high = eager(bench)
+    low = greedy(bench)
+    for _ in range(12):
+        bench.begin_work(high)
+        bench.go(bench.now_ns + 5 * MS)
+        if is_open(low):
+            bench.pause(high, 4 * MS)
+        else:
+            bench.pause(high, 20 * US)
+        bench.begin_work(high)  # the next one, when the last is looked at
+        bench.arbiter.look_at_jobs(high, bench.now_ns)
+        bench.go(bench.now_ns + 5 * MS)
+        assert is_leased(high)
+        bench.pause(high, 20 * US)
+        bench.go(bench.now_ns + 20 * MS)
+        assert is_open(low)
+    assert high.task is not None
+    assert high.task.beside < 1

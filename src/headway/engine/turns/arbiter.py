@@ -297,6 +297,7 @@ class Arbiter:
                     self._revoke(other, now_ns)
         elif others:
             self._revoke(client, now_ns)
+        self.decide(now_ns)
 
     def _submit(self, client: Client, said: Signature, now_ns: int) -> None:
         task = client.task
