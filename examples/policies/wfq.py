@@ -42,5 +42,8 @@ class Wfq(Policy):
     def removed(self, task: Task, engine: Engine) -> None:
         self.times.pop(task, None)
 
-    def quantum_ns(self, task: Task, usual_ns: int) -> int:
-        return usual_ns * int(task.parameters)
+    def quantum_ns(self, task: Task, usual_ns: int, engine: Engine) -> int:
+        # Until its clock is half a usual turn ahead of whoever is furthest behind.
+        others = [self.times[g.task] for g in engine.ready() if g.task in self.times]
+        ahead = self.times[task] - min(others, default=self.times[task])
+        return max(usual_ns // 8, (usual_ns * MOST // 2 - ahead) * int(task.parameters) // MOST)

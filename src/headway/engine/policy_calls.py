@@ -38,7 +38,9 @@ class PolicyCalls:
 
     def quantum_ns(self, task: Task, usual_ns: int) -> int:
         """How long the task keeps its turn while equals wait; as usual, if that fails."""
-        return max(1, self._number(task.policy, "quantum_ns", usual_ns, task, usual_ns))
+        return max(
+            1, self._number(task.policy, "quantum_ns", usual_ns, task, usual_ns, self._engine)
+        )
 
     def wake_ns(self, policy: Policy, now_ns: int) -> int | None:
         """When the policy wants to be asked again; not, if that fails."""

@@ -81,7 +81,7 @@ class Policy:
         groups has finished; between those the place stays."""
         return task.rank
 
-    def quantum_ns(self, task: Task, usual_ns: int) -> int:
+    def quantum_ns(self, task: Task, usual_ns: int, engine: Engine) -> int:
         """For how long a program that takes turns (CUDA, OpenCL) keeps its turn while others as
         important wait."""
         return usual_ns
