@@ -340,3 +340,24 @@ def test_what_was_waited_for_is_told_from_the_most_to_the_least(stage: Stage) ->
 )  # fmt: skip
 def test_durations_have_about_three_digits(ns: int, text: str) -> None:
     assert rough(ns) == text
+
+
+@pytest.mark.parametrize(
+    ("beside", "said"),
+    [
+        (0.0, "; it has the GPU for itself meanwhile."),
+        (0.5, "; less important programs may run beside it for 50 % of that."),
+        (1.0, "; less important programs may run beside it."),
+    ],
+)
+def test_how_busy_the_gpu_is_in_its_jobs_and_who_may_be_there(
+    stage: Stage, beside: float, said: str
+) -> None:
+    channel = stage.add("detector")
+    assert channel.task is not None
+    assert not any("jobs wait" in line for line in stage.said(channel, 0))
+    for _ in range(4):
+        channel.jobs.usage.alone(100 * MS, 14 * MS, 10)
+    channel.task.beside = beside
+    line = f"Its jobs wait for the GPU for 14 % of their time{said}"
+    assert line in stage.said(channel, 0)

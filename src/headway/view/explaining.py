@@ -16,9 +16,22 @@ SMALL = 0.005
 def sentences(facts: Facts) -> list[str]:
     """Now, the last seconds, and what else is to be known."""
     lines = [_now(facts), _lately(facts)]
+    if facts.get("gpu_in_jobs") is not None:
+        lines.append(_jobs(facts))
     if facts["note"]:
         lines.append(f"Note: {facts['note']}.")
     return lines
+
+
+def _jobs(facts: Facts) -> str:
+    """How busy the GPU is in its jobs, and whether others may be there as well."""
+    waits = f"Its jobs wait for the GPU for {percent(facts['gpu_in_jobs'])} of their time"
+    if not facts["beside"]:
+        return f"{waits}; it has the GPU for itself meanwhile."
+    if facts["beside"] >= 1:
+        return f"{waits}; less important programs may run beside it."
+    part = percent(facts["beside"])
+    return f"{waits}; less important programs may run beside it for {part} of that."
 
 
 def rough(duration_ns: int) -> str:

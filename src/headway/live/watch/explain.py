@@ -97,6 +97,8 @@ class _Case:
             "effective": task.priority,
             "background": level_of(task.base_rank) == BACKGROUND_LEVEL,
             "note": "; ".join(text for text in (self.channel.note, note(self.channel)) if text),
+            "gpu_in_jobs": self.channel.jobs.usage.gpu_share,
+            "beside": task.beside,
             "state": state_of(self.channel),
             "share": self._share(self.channel),
             "waiting_ns": None if waiting is None else now_ns - waiting.submitted_ns,
