@@ -12,7 +12,7 @@ from bisect import insort
 from collections.abc import Callable, Collection, Iterable
 from fractions import Fraction
 
-from headway.engine.admission import Answer, admit
+from headway.engine.admission import Answer, place
 from headway.engine.choice import DEFAULT_POLICY, Choice, parse_policy
 from headway.engine.events import HOOKS, Observer
 from headway.engine.holdoff import HoldOffs
@@ -249,6 +249,7 @@ class Engine:
         pool = self.ledger.pools.get(spec.shared) if spec.shared is not None else None
         if pool is not None and pool.spec != spec and pool.members:
             raise ValueError(f"the pool {spec.shared!r} exists with other numbers")
+        gpu = None if pool is None else pool.gpu
         if pool is None or not pool.members:
             replaced = current if current is not None and len(current.members) == 1 else None
             answer = self._admit(spec, replaced)
@@ -256,6 +257,7 @@ class Engine:
                 if current is None:
                     self.make_background(task, now_ns)
                 return answer
+            gpu = answer.gpu
         self._set_predictor(task, spec)
         if spec.shared is None and current is not None and not current.shared:
             self.ledger.change(current, spec, now_ns)
@@ -265,6 +267,8 @@ class Engine:
             if pool.spec != spec:
                 self.ledger.change(pool, spec, now_ns)
             self._join(task, pool)
+        assert task.reserve is not None
+        task.reserve.gpu = gpu
         self._refresh_rank(task)
         return Answer(True)
 
@@ -275,6 +279,7 @@ class Engine:
         answer = self._admit(spec, pool)
         if answer.accepted:
             self.ledger.change(pool, spec, now_ns)
+            pool.gpu = answer.gpu
             for task in [member for member in pool.members if member.alive]:
                 self._set_predictor(task, spec)
                 self._refresh_rank(task)
@@ -286,8 +291,10 @@ class Engine:
             return Answer(True)
         used = {t.reserve for t in self.tasks.values() if t.reserve is not None}
         background = self.ledger.pools.get(BACKGROUND)
-        active = [r.spec for r in used if r is not replaced and r is not background]
-        return admit(spec, active, self.limit)
+        counted = [r for r in used if r is not replaced and r is not background]
+        # Who was there before anybody counted has a place on the first one.
+        active = [[r.spec for r in counted if (r.gpu or 0) == gpu.index] for gpu in self.gpus]
+        return place(spec, active, self.limit, None if replaced is None else replaced.gpu)
 
     def _join(self, task: Task, reserve: Reserve | None) -> None:
         if task.reserve is not reserve:
@@ -511,9 +518,15 @@ class Engine:
         return self.ask.admits(group, gpu)
 
     def _preferred(self, task: Task) -> list[Gpu]:
-        """Idle GPUs first, and the task's last one among equals: its data is there."""
+        """Idle GPUs first; among equals the one that its reserve was promised, then the task's last
+        one: its data is there."""
         last = task.last_gpu
-        return sorted(self.gpus, key=lambda g: (bool(g.online), g is not last, g.index))
+        home = None if task.reserve is None else task.reserve.gpu
+        if home is None:
+            return sorted(self.gpus, key=lambda g: (bool(g.online), g is not last, g.index))
+        return sorted(
+            self.gpus, key=lambda g: (bool(g.online), g.index != home, g is not last, g.index)
+        )
 
     def _go(self, group: Group, gpu: Gpu) -> None:
         task = group.task

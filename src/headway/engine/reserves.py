@@ -61,6 +61,8 @@ class Reserve:
         """When the next one is due; None while it would change nothing (full and idle)."""
         self.replenished_ns = now_ns
         """When the last one was due."""
+        self.gpu: int | None = None
+        """The GPU that admission promised it a part of; None while nobody counts."""
         self.members: list[Task] = []
         self.waiting: dict[Task, Group] = {}
         """Groups that are submitted and not yet dispatched, by the task that waits."""
