@@ -172,18 +172,47 @@ def test_old_launches_are_forgotten_in_a_long_life_too(
 ) -> None:
     kept = Launches(folder)
     old = kept.expect(requests.wish({}, UID), {}, DEAD)
-    monkeypatch.setattr(launches, "TIDY_S", -1.0)
     monkeypatch.setattr(launches, "KEPT_S", -1.0)
     expect(kept)
     assert kept.find(old) is None
 
 
-def test_of_too_many_the_oldest_go(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_too_many_that_daemons_before_knew_the_oldest_go(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens = [expect(Launches(folder)) for _ in range(5)]
+    for age_s, token in enumerate(reversed(tokens)):
+        os.utime(folder / token, (time.time() - age_s, time.time() - age_s))
     monkeypatch.setattr(launches, "MOST", 3)
-    kept = Launches(folder)
-    tokens = [expect(kept) for _ in range(5)]
-    assert {file.name for file in folder.iterdir()} == set(tokens[2:])
-    assert [kept.find(token) is not None for token in tokens] == [False, False, True, True, True]
+    after = Launches(folder)
+    after.tidy()
+    assert [after.find(token) is not None for token in tokens] == [False, False, True, True, True]
+
+
+def test_of_too_many_of_a_user_those_go_whose_processes_have(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launches, "MOST_OF_USER", 3)
+    kept, wish = Launches(folder), requests.wish({}, UID)
+    other = kept.expect(requests.wish({}, UID + 1), {}, DEAD)
+    honest = kept.expect(wish, {}, OURSELVES)
+    flood = [kept.expect(wish, {}, DEAD) for _ in range(100)]
+    assert kept.find(honest) is not None, "its process lives"
+    assert kept.find(other) is not None, "it is another user's"
+    assert [kept.find(token) is not None for token in flood[-3:]] == [False, True, True]
+    assert len(list(folder.iterdir())) == 4
+
+
+def test_a_user_whose_launches_all_run_hears_that_there_is_no_room(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launches, "MOST_OF_USER", 3)
+    kept, wish = Launches(folder), requests.wish({}, UID)
+    tokens = [kept.expect(wish, {}, OURSELVES) for _ in range(3)]
+    with pytest.raises(Refusal, match="3 programs that this user launched run"):
+        kept.expect(wish, {}, OURSELVES)
+    assert all(kept.find(token) is not None for token in tokens)
+    kept.expect(requests.wish({}, UID + 1), {}, OURSELVES)
 
 
 def test_a_wish_that_cannot_be_is_refused_with_what_was_expected() -> None:

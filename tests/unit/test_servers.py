@@ -70,6 +70,7 @@ class Desk(Bench):
         if reserve is not None:
             self.engine.set_reserve(channel.task, reserve, at_ns)
         self.servers.arrived(channel)
+        self.servers.shows_on(channel, ":7" if pid in self.displays else "")
         self.servers.refresh(at_ns)
         return channel
 
@@ -106,10 +107,7 @@ def desk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
 
 
 def on_display(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody asks the kernel here: who uses the display, and who serves it, is decided by us."""
-    monkeypatch.setattr(
-        servers_module, "display_of", lambda pid: ":7" if pid in desk.displays else ""
-    )
+    """Nobody asks the kernel here: who serves the display is decided by us."""
     monkeypatch.setattr(servers_module, "listeners_of", lambda display: desk.listeners)
 
 

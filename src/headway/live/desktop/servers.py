@@ -28,7 +28,7 @@ from headway.engine.inheritance import Request
 from headway.engine.model import BACKGROUND_LEVEL, Task
 from headway.engine.priorities import Fixed
 from headway.live.desktop.niceness import Niceness
-from headway.live.desktop.xserver import display_of, listeners_of, name_of
+from headway.live.desktop.xserver import listeners_of, name_of
 from headway.live.gate.channel import Channel, Peer
 from headway.live.identity.rights import Rights
 from headway.live.server.loop import Loop
@@ -119,12 +119,14 @@ class Servers:
     # -- who is there ------------------------------------------------------------------------
 
     def arrived(self, channel: Channel) -> None:
-        """A channel has a task now: find its window server, and see whether it is one."""
+        """A channel has a task now: see whether it is a window server."""
         self._channels.setdefault(channel.peer.pid, {})[channel] = None
         self._processes_changed(channel.peer.pid)
-        if not self.inherit.watch:
+
+    def shows_on(self, channel: Channel, display: str) -> None:
+        """A channel's display is known: find its window server."""
+        if not self.inherit.watch or channel.task is None:
             return
-        display = display_of(channel.peer.pid)
         server = self._find(display, channel.peer) if display else None
         if server is not None and server.peer.pid != channel.peer.pid:
             server.clients.add(channel)

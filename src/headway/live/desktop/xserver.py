@@ -14,6 +14,7 @@ import socket
 from pathlib import Path
 
 from headway.live.gate.channel import Peer, peer_of, pidfd_of
+from headway.live.identity.process import variables_of
 
 _LOCAL = re.compile(r"(?:unix)?:(\d{1,5})(?:\.\d+)?")
 _FOLDER = "/tmp/.X11-unix"  # noqa: S108 - where X servers listen
@@ -23,14 +24,10 @@ def display_of(pid: int) -> str:
     """The local display in a process's environment, such as `:1`; empty if there is none, or if it
     is not ours to know."""
     try:
-        data = Path(f"/proc/{pid}/environ").read_bytes()
+        found = _LOCAL.fullmatch(variables_of(pid, "DISPLAY").get("DISPLAY", ""))
     except OSError:
         return ""
-    for entry in data.split(b"\0"):
-        if entry.startswith(b"DISPLAY="):
-            found = _LOCAL.fullmatch(entry[8:].decode(errors="replace"))
-            return f":{found[1]}" if found else ""
-    return ""
+    return f":{found[1]}" if found else ""
 
 
 def listeners_of(display: str) -> list[Peer]:

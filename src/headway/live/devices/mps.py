@@ -13,6 +13,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from headway.live.identity.process import variables_of
+
 CONTROL = "nvidia-cuda-mps-control"
 START_S = 20.0
 MEANING = (
@@ -29,10 +31,11 @@ def may_use(pid: int) -> bool:
     """Whether a program may run under MPS, ours or another: a server's folder is where it looks for
     one, or nobody can say."""
     try:
-        raw = Path(f"/proc/{pid}/environ").read_bytes()
-        variables = dict(part.split(b"=", 1) for part in raw.split(b"\0") if b"=" in part)
-        folder = Path(os.fsdecode(variables.get(PIPES.encode(), DEFAULT_PIPES.encode())))
-        return folder.is_dir() and any(folder.iterdir())
+        folder = variables_of(pid, PIPES).get(PIPES, DEFAULT_PIPES)
+        with os.scandir(folder) as entries:
+            return next(entries, None) is not None
+    except (FileNotFoundError, NotADirectoryError):
+        return not Path(f"/proc/{pid}").exists()
     except OSError:
         return True
 

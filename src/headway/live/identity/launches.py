@@ -11,20 +11,23 @@ import re
 import secrets
 import time
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from headway.live.identity.wishes import Wish
 from headway.live.server import requests
 from headway.live.server.notes import Notes
-from headway.live.server.requests import Request
+from headway.live.server.requests import Refusal, Request
 
 KEPT_S = 86_400.0
 """How long a token counts after it was last shown by somebody who is dead: he may have left others
 behind."""
-TIDY_S = 3600.0
-"""How often old ones are looked for."""
 MOST = 10_000
+"""Notes of daemons before that are kept."""
+MOST_OF_USER = 2000
+LOOKED_AT = 8
+"""Launches that are looked at, whether their processes are there, to make room for one more."""
 TOKEN = re.compile(r"[0-9a-f]{32}")
 PROCESS = re.compile(r"[0-9]+\.[0-9]+")
 MAX_CLAIMS = 100
@@ -74,21 +77,48 @@ class _Launch:
 
 
 class Launches:
-    """What launchers said."""
+    """What launchers said. Each user has so much room; what makes room is what was not shown for
+    longest, of those whose processes are gone, so nobody's launch is forgotten for another's."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._notes = Notes(folder, TOKEN)
         self._known: dict[str, _Launch] = {}
-        self._tidied_s = time.monotonic()
+        self._users: dict[int, dict[str, None]] = {}
+        """The tokens of each user; those that were not shown, nor looked at, for longest first."""
 
     def expect(self, wish: Wish, said: Request | None = None, who: Life = NOBODY) -> str:
-        """Keep what is wanted of this process, and what was said in the launcher's own words."""
-        if time.monotonic() > self._tidied_s + TIDY_S or len(self._known) >= MOST:
-            self.tidy()
+        """Keep what is wanted of this process, and what was said in the launcher's own words.
+        Refusal: so many programs of its user run already."""
+        self._make_room(wish.uid)
         token = secrets.token_hex(16)
-        self._known[token] = _Launch(wish, _words(said or {}), [who, who], time.time())
+        self._keep(token, _Launch(wish, _words(said or {}), [who, who], time.time()))
         self._write(token)
         return token
+
+    def _make_room(self, uid: int) -> None:
+        own = self._users.setdefault(uid, {})
+        for token in list(islice(own, LOOKED_AT)):
+            launch, full = self._known[token], len(own) >= MOST_OF_USER
+            old = launch.shown_s < time.time() - KEPT_S
+            if (old or full) and not self._is_used(token):
+                self._forget(token)
+            elif full:  # the next one looks at others
+                own[token] = own.pop(token)
+            else:
+                break
+        if len(own) >= MOST_OF_USER:
+            raise Refusal(f"{len(own)} programs that this user launched run; expected fewer")
+
+    def _keep(self, token: str, launch: _Launch) -> None:
+        own = self._users.setdefault(launch.wish.uid, {})
+        own.pop(token, None)
+        self._known[token], own[token] = launch, None
+
+    def _forget(self, token: str) -> None:
+        launch = self._known.pop(token, None)
+        if launch is not None:
+            self._users[launch.wish.uid].pop(token, None)
+        self._notes.forget(token)
 
     def find(self, token: str, who: Life = NOBODY) -> Wish | None:
         """What was said with the token that this process shows, to this daemon or one before."""
@@ -97,7 +127,7 @@ class Launches:
         launch = self._known.get(token) or self._notes.read(token, _launch)
         if launch is None:
             return None
-        self._known[token] = launch
+        self._keep(token, launch)
         launch.shown_s = time.time()
         if launch.lives[-1] != who:
             launch.lives[-1] = who
@@ -118,16 +148,13 @@ class Launches:
         self._notes.write(token, said)
 
     def tidy(self) -> None:
-        """Forget what nobody has shown for long, unless one who did is alive; and, where there are
-        too many, what was not shown for longest."""
-        self._tidied_s = time.monotonic()
+        """At the start: of what daemons before knew, forget what nobody has shown for long, unless
+        one who did is alive; and, where there are too many, what was not shown for longest."""
         last_s = self._notes.written_s()
-        last_s |= {token: launch.shown_s for token, launch in self._known.items()}
         for number, token in enumerate(sorted(last_s, key=last_s.__getitem__)):
-            too_many = number <= len(last_s) - MOST
+            too_many = number < len(last_s) - MOST
             if too_many or (last_s[token] < time.time() - KEPT_S and not self._is_used(token)):
-                self._known.pop(token, None)
-                self._notes.forget(token)
+                self._forget(token)
 
     def _is_used(self, token: str) -> bool:
         if TOKEN.fullmatch(token) is None:
@@ -176,8 +203,11 @@ class Claims:
         if len(claims.wishes) >= MAX_CLAIMS:
             return
         if len(self._known) >= MAX_CLAIMING:
-            for gone in [life for life in self._known if not _is_alive(life)]:
-                self._forget(gone)
+            for life in list(islice(self._known, LOOKED_AT)):
+                if _is_alive(life):  # the next one looks at others
+                    self._known[life] = self._known.pop(life)
+                else:
+                    self._forget(life)
         self._known[who] = claims
         claims.wishes.append(wish)
         claims.words.append(_words(said))

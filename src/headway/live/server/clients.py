@@ -13,11 +13,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from headway.engine.turns import leases
-from headway.live.devices import mps
 from headway.live.gate.channel import Channel, Peer
 from headway.live.server.loop import describe_failure, log
 from headway.live.server.newcomers import Newcomers
 from headway.live.server.report import sample
+from headway.live.server.scout import Sight
 from headway.live.wire.pages import Heart, Pages
 from headway.live.wire.protocol import (
     ENTER,
@@ -134,7 +134,6 @@ class Clients:
         pages = channel.pages = Pages(channel.peer.pid)
         pages.heart.value = now_ns
         self._hearts[channel] = pages.heart
-        channel.company.side_by_side = mps.may_use(channel.peer.pid)
         channel.task = daemon.registry.enrol(channel, hello, now_ns)
         daemon.arbiter.add(channel)
         daemon.servers.arrived(channel)
@@ -149,6 +148,13 @@ class Clients:
             drop = partial(self.drop, channel)
             daemon.loop.watch(pidfd, drop, drop)
         daemon.foreground.arrived(channel)
+        daemon.scout.look(channel.peer, partial(self._seen, channel))
+
+    def _seen(self, channel: Channel, sight: Sight) -> None:
+        """What was seen of a program counts from now on."""
+        if channel.number in self._daemon.channels:
+            channel.company.side_by_side = sight.side_by_side
+            self._daemon.servers.shows_on(channel, sight.display)
 
     def grant(self, channel: Channel) -> None:
         """It may go."""

@@ -45,6 +45,7 @@ from headway.live.server.directory import Directory
 from headway.live.server.errands import Errands
 from headway.live.server.listener import Listener
 from headway.live.server.loop import Loop, describe_failure, log
+from headway.live.server.scout import Scout
 from headway.live.server.specfile import SpecFile
 from headway.live.server.startup import DaemonError
 from headway.live.watch.recording import Recordings
@@ -124,6 +125,7 @@ class Daemon:
         inherit = inherit or Inherit()
         self.registry = Registry(self.engine, self.spec_file.spec, allow, inherit, folder)
         self.loop = Loop()
+        self.scout = Scout(self.loop)
         self.servers = Servers(
             self.engine,
             self.loop,
@@ -227,6 +229,7 @@ class Daemon:
                 for channel in list(self.channels.values()):
                     self.clients.drop(channel)
                 newcomers.close()
+                self.scout.close()
                 self.servers.close()
                 callers.close()
                 self.recordings.close(self.engine)
