@@ -10,6 +10,7 @@ import contextlib
 import multiprocessing
 import multiprocessing.process
 import os
+import select
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -218,3 +219,54 @@ def other_process(daemon: DaemonProcess) -> Iterator[Actor]:
     with Actor(daemon, "rival") as actor:
         actor.do("connect")
         yield actor
+
+
+# -- fairness --------------------------------------------------------------------------------------
+
+
+def hoard(path: Path, number: int) -> None:
+    """A process whose connections all want the GPU all the time, for two milliseconds each."""
+    clients = {client.socket: client for client in (Client(path, "hoard") for _ in range(number))}
+    for client in clients.values():
+        client.submit()
+    while True:
+        for found in select.select(list(clients), [], [])[0]:
+            client = clients[found]
+            client.wait_grant()
+            time.sleep(GROUP_S)
+            client.complete()
+            client.submit()
+
+
+GROUP_S = 0.002
+
+
+def test_a_process_with_many_connections_gets_no_more_than_its_equals(
+    daemon: DaemonProcess,
+) -> None:
+    """By connections it would be one part in 21."""
+    context = multiprocessing.get_context("fork")
+    process = context.Process(target=hoard, args=(daemon.socket, 20))
+    with daemon.client("single") as single:
+        process.start()
+        try:
+            wait_until(lambda: daemon.names().count("hoard") == 20, "all are there")
+            before, done, end = groups_of(daemon, "hoard"), 0, time.monotonic() + 0.8
+            while time.monotonic() < end:
+                single.submit()
+                single.wait_grant()
+                time.sleep(GROUP_S)
+                single.complete()
+                done += 1
+            others = groups_of(daemon, "hoard") - before
+        finally:
+            process.kill()
+            process.join()
+    assert done > 10
+    assert 0.3 < done / (done + others) < 0.7
+
+
+def groups_of(daemon: DaemonProcess, name: str) -> int:
+    """Groups of all programs of this name."""
+    entries = daemon.status()["channels"]
+    return sum(entry["groups"] for entry in entries if entry["task"].startswith(f"{name}."))

@@ -132,6 +132,11 @@ def _run_at_random(engine: Engine, tasks: list[Task], rng: random.Random) -> Non
             pass
 
 
+def test_processes_stand_in_the_queue_and_users_whom_the_spec_names() -> None:
+    assert rights().parties_of(OWNER) == (f"process {OWNER.pid}",)
+    assert rights().parties_of(ANN) == (f"user {ANN.uid}", f"process {ANN.pid}")
+
+
 # -- reserves --------------------------------------------------------------------------------------
 
 

@@ -49,6 +49,7 @@ from headway.engine.events import (
     Replenished,
     ReserveSet,
     Shown,
+    StandsWith,
     Submitted,
     TakenUp,
     TaskAdded,
@@ -108,6 +109,7 @@ RUN: list[Event] = [
     Completed(99 * MS, "c", 7, 0, 96 * MS, 98 * MS, None, 0, True, None),
     Overdue(99 * MS, "c", 3),
     Overran(99 * MS, "c", MS, "late", -MS),
+    StandsWith(99 * MS, "c", "process 1", 96 * MS),
     END,
 ]
 

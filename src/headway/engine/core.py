@@ -27,12 +27,16 @@ from headway.engine.model import (
     Task,
     behind_equals,
 )
+from headway.engine.parties import Parties
 from headway.engine.policies import Policy, policies
 from headway.engine.policy_calls import OnFailure, PolicyCalls
 from headway.engine.predictors import Context, Predictor, predictors
 from headway.engine.priorities import Fixed, PriorityRule
-from headway.engine.queue import ReadyQueue
+from headway.engine.queue import GROUP, ReadyQueue
 from headway.engine.reserves import BACKGROUND, DEFAULT_BACKGROUND, Reserve, ReserveSpec
+
+MOST_PARTIES = 2
+"""Of a task: its user's and its process's."""
 
 
 class Engine:
@@ -70,6 +74,7 @@ class Engine:
         self._order = 0
         self.ask = PolicyCalls(self, on_failure)
         self.queue = ReadyQueue(self.ask.key)
+        self._parties = Parties()
         self._entries = self.queue.entries
         self.ledger = Ledger(self.queue, self.tell, background)
         self._calls: dict[str, list[Callable[..., None]]] = {hook: [] for hook in HOOKS}
@@ -178,6 +183,8 @@ class Engine:
         if task.policy.listens:
             self.ask.tell("removed", task.policy, task)
         task.alive = False
+        if not self._is_online(task):  # else its parties know when what is still running is done
+            self._parties.leave(task.parties)
         del self.tasks[task.name], self._links[task]
         self.tell("task_removed", task)
 
@@ -190,6 +197,15 @@ class Engine:
         task.rule = rule
         self._refresh_plain(task)
         self._refresh_rank(task)
+
+    def stand_together(self, task: Task, parties: tuple[str, ...], now_ns: int) -> None:
+        """Have a new task stand in the queue with the others of these parties, its user's first."""
+        if len(parties) > MOST_PARTIES or task.parties or task.waiting is not None:
+            raise ValueError(f"{task.name} cannot stand with {', '.join(parties)} as well")
+        self.now_ns = now_ns
+        task.parties = self._parties.join(parties)
+        for party in task.parties:
+            self.tell("stands_with", task, party)
 
     def step_back(self, task: Task, steps: int, now_ns: int) -> None:
         """Have a task go behind its equals (1), behind everybody (2), or where its priority says
@@ -422,8 +438,10 @@ class Engine:
         if task.plain and self.queue.short:
             for call in self._on_submitted:
                 call(group, now_ns)
-            insort(self._entries, (task.key, now_ns, task.order, group))
+            insort(self._entries, (task.key, now_ns, now_ns, now_ns, task.order, group))
             task.in_ready_queue = True
+            for party in task.parties:
+                party.ready += 1
             return
         if task.predictor is not None:
             self._predict(group, task.predictor)
@@ -455,11 +473,11 @@ class Engine:
 
     def ready(self) -> list[Group]:
         """The ready groups in the order in which they are asked."""
-        return [entry[3] for entry in self._entries]
+        return [entry[GROUP] for entry in self._entries]
 
     def first_ready(self, count: int) -> list[Group]:
         """The first of them, so many at most."""
-        return [entry[3] for entry in self._entries[:count]]
+        return [entry[GROUP] for entry in self._entries[:count]]
 
     def dispatch(self, now_ns: int) -> Group | None:
         """Take one decision: the group that goes online now, or None if nothing changes."""
@@ -476,12 +494,14 @@ class Engine:
                 if not self.queue.eager:
                     return None
             else:
-                group = ready[0][3]
+                group = ready[0][GROUP]
                 task = group.task
                 if task.plain and not holdoffs.used and self.queue.short:
                     # take and _go, written out: the way nearly every group goes
                     del ready[0]
                     task.in_ready_queue = False
+                    for party in task.parties:
+                        party.ready -= 1
                     task.waiting = None
                     group.gpu = task.last_gpu = gpu
                     group.dispatched_ns = now_ns
@@ -494,7 +514,7 @@ class Engine:
                         call(group, now_ns)
                     return group
             for place, entry in enumerate(ready):
-                group = entry[3]
+                group = entry[GROUP]
                 if self._may_go(group, gpu):
                     self.queue.take(place)
                     self._go(group, gpu)
@@ -503,7 +523,7 @@ class Engine:
                     return None  # the GPU is kept for somebody more important than all who follow
             return None
         for place, entry in enumerate(ready):
-            group = entry[3]
+            group = entry[GROUP]
             for choice in self._preferred(group.task):
                 if self._may_go(group, choice):
                     self.queue.take(place)
@@ -583,6 +603,8 @@ class Engine:
         group.started_ns = started_ns
         group.finished_ns = now_ns
         task = group.task
+        if task.parties:
+            self.queue.had(task, now_ns)
         executed_ns = now_ns - started_ns
         task.gpu_ns += executed_ns
         executed_ns += group.overhead_ns
@@ -599,6 +621,7 @@ class Engine:
             self.queue.move(task)
         if not task.alive and not self._is_online(task):
             self.ledger.part(task)
+            self._parties.leave(task.parties)
 
     def rest(self, task: Task, now_ns: int) -> None:
         """The task has nothing more to send for now, so no GPU is kept for it by a hold-off."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from headway.engine.inheritance import Request
     from headway.engine.jobs import Job
     from headway.engine.model import Group, Task
+    from headway.engine.parties import Party
     from headway.engine.reserves import Reserve
 
 
@@ -26,6 +27,7 @@ class Observer:
     def task_removed(self, task: Task, now_ns: int) -> None: ...
     def policy_set(self, task: Task, now_ns: int) -> None: ...
     def ranked(self, task: Task, now_ns: int) -> None: ...
+    def stands_with(self, task: Task, party: Party, now_ns: int) -> None: ...
     def reserve_set(self, reserve: Reserve, now_ns: int) -> None: ...
     def joined(self, task: Task, now_ns: int) -> None: ...
     def submitted(self, group: Group, now_ns: int) -> None: ...
@@ -106,6 +108,17 @@ class Ranked(Event):
     task: str
     rank: int
     base_rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class StandsWith(Event):
+    """Among equals a task stands in the queue with the others of a party, a group of which was
+    last done at `last_ns`. Of a task with two, its user's is told before its process's."""
+
+    kind = "stands_with"
+    task: str
+    party: str
+    last_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,6 +370,7 @@ EVENTS: dict[str, type[Event]] = {
         Began, TaskAdded, TaskRemoved, PolicySet, Ranked, ReserveSet, Joined, Submitted, Predicted,
         Withdrawn, Dispatched, Charged, Completed, Replenished, Moved, Entered, Left, Focused,
         Shown, Overdue, Passed, JobEnded, TakenUp, LastUsed, Found, Ended, Overran,
+        StandsWith,
     )
 }  # fmt: skip
 
@@ -396,6 +410,9 @@ class Recorder(Observer):
 
     def ranked(self, task: Task, now_ns: int) -> None:
         self.say(Ranked, now_ns, task.name, task.rank, task.base_rank)
+
+    def stands_with(self, task: Task, party: Party, now_ns: int) -> None:
+        self.say(StandsWith, now_ns, task.name, party.name, party.last_ns)
 
     def reserve_set(self, reserve: Reserve, now_ns: int) -> None:
         self.say(

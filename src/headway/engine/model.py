@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headway.engine.choice import Choice
+    from headway.engine.parties import Party
     from headway.engine.policies import Policy
     from headway.engine.predictors import Prediction, Predictor, Signature
     from headway.engine.priorities import PriorityRule
@@ -174,6 +175,8 @@ class Task:
         self.beside = 0.0
         """For which part of the time of its jobs less important work may be on the GPU beside it:
         while that is more than nothing, nobody there has to stop for it."""
+        self.parties: tuple[Party, ...] = ()
+        """With whom it stands in the queue, at most two: its user's tasks, its process's."""
         self.steps_back = 0
         """1: it goes behind its equals; 2: behind everybody."""
 

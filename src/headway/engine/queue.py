@@ -9,14 +9,27 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
+from typing import Final
 
 from headway.engine.model import Group, Rank, Task
 from headway.engine.policies import Policy
 
-Entry = tuple[int, int, int, Group]
-"""The policy's key, submission time, the task's order, and the group."""
+Entry = tuple[int, int, int, int, int, Group]
+"""The policy's key; since when the first and the second of the task's parties have waited;
+submission time, the task's order, and the group."""
+GROUP: Final = 5
+"""The place of the group in an entry."""
 SPARE = 64
 """Ages of groups that are ready no more may outnumber the others by so many."""
+
+
+def _entry(task: Task, group: Group) -> Entry:
+    since_ns, parties = group.submitted_ns, task.parties
+    if not parties:
+        return task.key, since_ns, since_ns, since_ns, task.order, group
+    first_ns = max(since_ns, parties[0].last_ns)
+    last_ns = max(since_ns, parties[-1].last_ns)
+    return task.key, first_ns, last_ns, since_ns, task.order, group
 
 
 class ReadyQueue:
@@ -45,15 +58,17 @@ class ReadyQueue:
         """Tasks have this policy from now on."""
         if policy.orders and self._ranks is None:
             self.custom_keys, self.short = True, False
-            self._ranks = sorted(entry[3].task.rank for entry in self.entries)
+            self._ranks = sorted(entry[GROUP].task.rank for entry in self.entries)
 
     def push(self, group: Group) -> None:
         """A group became ready."""
         task = group.task
         policy = task.policy
         task.key = self._key(task) if policy.orders else task.rank
-        insort(self.entries, (task.key, group.submitted_ns, task.order, group))
+        insort(self.entries, _entry(task, group))
         task.in_ready_queue = True
+        for party in task.parties:
+            party.ready += 1
         if not policy.takes_idle:
             self.wakers[policy] = self.wakers.get(policy, 0) + 1
         if not policy.needs_idle:
@@ -73,8 +88,7 @@ class ReadyQueue:
 
     def place(self, group: Group) -> int:
         """How many are asked before this ready group."""
-        task = group.task
-        return bisect_left(self.entries, (task.key, group.submitted_ns, task.order, group))
+        return bisect_left(self.entries, _entry(group.task, group))
 
     def move(self, task: Task) -> None:
         """The task may have another place now."""
@@ -84,8 +98,10 @@ class ReadyQueue:
 
     def take(self, place: int) -> None:
         """Remove the group at this place."""
-        task = self.entries.pop(place)[3].task
+        task = self.entries.pop(place)[GROUP].task
         task.in_ready_queue = False
+        for party in task.parties:
+            party.ready -= 1
         policy = task.policy
         if not policy.takes_idle:
             self.wakers[policy] -= 1
@@ -96,9 +112,23 @@ class ReadyQueue:
         if self._ranks is not None:
             del self._ranks[bisect_left(self._ranks, task.rank)]
 
+    def had(self, task: Task, now_ns: int) -> None:
+        """A group of the task is done: the others of its parties wait from here on."""
+        for party in task.parties:
+            party.last_ns = now_ns
+        widest, closest = task.parties[0], task.parties[-1]
+        if widest.ready:
+            for place, entry in enumerate(self.entries):
+                parties = entry[GROUP].task.parties
+                if parties and parties[0] is widest:
+                    key, _, second_ns, since_ns, order, group = entry
+                    second_ns = now_ns if parties[-1] is closest else second_ns
+                    self.entries[place] = key, now_ns, second_ns, since_ns, order, group
+            self.entries.sort()
+
     def best_rank(self) -> Rank:
         """The rank of the most important ready task; ask only while there is one."""
-        return self.entries[0][3].task.rank if self._ranks is None else self._ranks[0]
+        return self.entries[0][GROUP].task.rank if self._ranks is None else self._ranks[0]
 
     def oldest_ns(self) -> int:
         """Since when the group has been ready that was ready first; ask only while there is one."""
@@ -115,6 +145,6 @@ class ReadyQueue:
 
     def _keep_ages(self) -> None:
         self.short = False
-        self._ages = [(e[3].ready_ns, n, e[3]) for n, e in enumerate(self.entries)]
+        self._ages = [(e[GROUP].ready_ns, n, e[GROUP]) for n, e in enumerate(self.entries)]
         self._pushed = max(self._pushed, len(self._ages))
         heapify(self._ages)

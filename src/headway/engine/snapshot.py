@@ -59,6 +59,8 @@ def _reserves(engine: Engine, tasks: list[Task]) -> list[Reserve]:
 def _tell_task(task: Task, to: Recorder, now_ns: int) -> None:
     to.task_added(task, now_ns)
     to.ranked(task, now_ns)
+    for party in task.parties:
+        to.stands_with(task, party, now_ns)
     if task.reserve is not None:
         to.joined(task, now_ns)
     elif task.debt_ns:

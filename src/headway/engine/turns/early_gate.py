@@ -15,6 +15,7 @@ from collections.abc import Collection, Mapping
 
 from headway.engine.core import Engine
 from headway.engine.model import Task
+from headway.engine.queue import GROUP
 from headway.engine.turns.client import Client
 from headway.engine.turns.hold_back import HoldBack
 
@@ -113,7 +114,7 @@ class EarlyGate:
         entries = self._engine.queue.entries
         if not entries or len(self._online) != 1 or client not in self._online:
             return False
-        first = self._by_task[entries[0][3].task.name]
+        first = self._by_task[entries[0][GROUP].task.name]
         if not first.turns or first.port is None:
             return False
         self._back.hold(first, now_ns)

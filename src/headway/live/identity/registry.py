@@ -55,6 +55,7 @@ class Registry:
         top of that what the program says of itself now."""
         claims = self._claims.of(channel.identity[1])
         task = self._enrol(channel, hello, claims[-1].name if claims else None, now_ns)
+        self.engine.stand_together(task, self.rights.parties_of(channel.peer), now_ns)
         if claims:
             channel.task = task
             channel.before = _as_it_is(task, channel.deadline_ns)

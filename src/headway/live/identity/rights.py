@@ -172,6 +172,12 @@ class Rights:
         name = parse_policy(policy).name
         return policies()[name].keeps_rank or name in self.allow.policies
 
+    def parties_of(self, peer: Peer) -> tuple[str, ...]:
+        """With whom a program stands in the queue among its equals: connections with the others of
+        their process, and processes of one who is not trusted with the others of that user."""
+        process = f"process {peer.pid}"
+        return (process,) if self.is_trusted(peer.uid) else (f"user {peer.uid}", process)
+
     # -- reserves ----------------------------------------------------------------------------
 
     def pool_of(self, uid: int, spec: ReserveSpec) -> tuple[ReserveSpec, bool]:

@@ -33,6 +33,7 @@ from headway.engine.events import (
     Ranked,
     Replenished,
     ReserveSet,
+    StandsWith,
     Submitted,
     TakenUp,
     TaskAdded,
@@ -90,6 +91,7 @@ class Checker:
             Withdrawn: self._withdrawn,
             TaskRemoved: self._task_removed,
             Ranked: self._ranked,
+            StandsWith: self._stands_with,
             ReserveSet: self._budgets.reserve_set,
             Joined: self._joined,
             Submitted: self._submitted,
@@ -220,6 +222,11 @@ class Checker:
         task.waiting = None
         self._books.waiting.pop(task, None)
 
+    def _stands_with(self, event: StandsWith) -> None:
+        task = self._task(event.task, event.ns)
+        task.parties = (*task.parties, event.party)
+        self._books.last_ns[event.party] = event.last_ns
+
     def _task_removed(self, event: TaskRemoved) -> None:
         task = self._task(event.task, event.ns)
         for request in [*task.asking.values(), *task.serving.values()]:
@@ -338,6 +345,7 @@ class Checker:
         group = self._take_online(event, gpu)
         if group is None:
             return
+        self._ordering.completed(group.task, event.ns)
         started_ns = event.started_ns - event.overhead_ns
         if event.submitted_ns != group.submitted_ns:
             self._report(

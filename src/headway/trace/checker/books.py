@@ -68,6 +68,8 @@ class TaskBook:
     stuck_since_ns: int | None = None
     """Since when it has waited for a GPU that it could have had."""
     stuck_told: bool = False
+    parties: tuple[str, ...] = ()
+    """With whom it stands in the queue: its user's tasks, its process's."""
 
     @property
     def is_ready(self) -> bool:
@@ -227,6 +229,8 @@ class Books:
         """A stream does not say how many GPUs there are: one, and those that are used."""
         self.reserves: dict[str, ReserveBook] = {}
         self.requests: dict[int, RequestBook] = {}
+        self.last_ns: dict[str, int] = {}
+        """When a group of each party was last done."""
         self._order = 0
 
     def add_task(self, name: str, policy: str, rank: int) -> TaskBook:

@@ -52,11 +52,16 @@ class Ordering:
         elif policy == "ht":
             self._check_follows(group, gpu, ns)
 
+    def completed(self, task: TaskBook, ns: int) -> None:
+        """A group of the task is done: the others of its parties wait from here on."""
+        for party in task.parties:
+            self._books.last_ns[party] = ns
+
     def _check_first(self, group: GroupBook, gpu: GpuBook, ns: int) -> None:
         rivals = _RIVALS[group.task.policy]
-        own = _place(group)
+        own = self._place(group)
         for task, other in self._books.waiting.items():
-            if task.policy in rivals and _place(other) < own and task.is_ready:
+            if task.policy in rivals and self._place(other) < own and task.is_ready:
                 self._report(
                     ns,
                     "priority",
@@ -64,6 +69,13 @@ class Ordering:
                     f" and {_why_first(other, group)}",
                 )
                 return
+
+    def _place(self, group: GroupBook) -> tuple[int, ...]:
+        """By rank, by how long the parties of the task have waited, then as it came."""
+        task, since_ns = group.task, group.submitted_ns
+        last = [self._books.last_ns[party] for party in task.parties] or [since_ns]
+        waited = max(since_ns, last[0]), max(since_ns, last[-1])
+        return task.rank, *waited, since_ns, task.order
 
     def _check_follows(self, group: GroupBook, gpu: GpuBook, ns: int) -> None:
         executing = gpu.online[0]
@@ -140,13 +152,11 @@ class Ordering:
         return now_ns < min(ready) + last.patience_ns
 
 
-def _place(group: GroupBook) -> tuple[int, int, int]:
-    return group.task.rank, group.submitted_ns, group.task.order
-
-
 def _why_first(first: GroupBook, second: GroupBook) -> str:
     if first.task.rank < second.task.rank:
         return "more important"
+    if first.task.parties != second.task.parties:
+        return "as important, and its process or its user has waited for longer"
     if first.submitted_ns < second.submitted_ns:
         return "as important and was submitted earlier"
     return "as important, and its task came earlier"

@@ -32,7 +32,8 @@ RULES: Final[dict[str, str]] = {
         " while no ready group of a strictly more important task waits, whatever its policy."
     ),
     "priority": (
-        "An idle GPU takes the most important ready group: smallest rank, then earliest submission,"
+        "An idle GPU takes the most important ready group: smallest rank, then earliest submission"
+        " (or, if that is later, when a group of the task's user, and of its process, was done),"
         " then the order in which the tasks came. A prt or ht group is compared with the prt and ht"
         " groups, a germ group with the germ groups too."
     ),
