@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable
 from headway.engine.core import Engine
 from headway.engine.ledger import MAX_STEPS
 from headway.engine.model import Rank, Task
+from headway.engine.queue import GROUP
 from headway.engine.turns.client import Client
 from headway.engine.turns.port import Port
 
@@ -64,7 +65,7 @@ def ends_ns(engine: Engine, holder: Client, now_ns: int) -> int | None:
 
 def pressing_rank(engine: Engine) -> Rank | None:
     """The best rank of those who wait and can have nobody beside them, if there are such."""
-    tasks = (entry[3].task for entry in engine.queue.entries)
+    tasks = (entry[GROUP].task for entry in engine.queue.entries)
     ranks = (task.rank for task in tasks if not task.beside)
     if engine.queue.custom_keys:
         return min(ranks, default=None)
