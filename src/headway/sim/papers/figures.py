@@ -10,6 +10,7 @@ from headway.sim.papers import games, inversion, overheads, schedules, widgets, 
 from headway.sim.papers.claims import Claim
 from headway.sim.papers.figure import Figure
 from headway.sim.papers.results import Results, Run, VariantResult, run_once
+from headway.sim.papers.varying import vary
 
 Progress = Callable[[int, int, str], None]
 """Called with the runs done, the runs in all, and the variant that begins."""
@@ -46,12 +47,20 @@ def figures() -> dict[str, Figure]:
 
 
 def run_figure(
-    figure: Figure, seeds: Sequence[int] = SEEDS, progress: Progress | None = None
+    figure: Figure,
+    seeds: Sequence[int] = SEEDS,
+    progress: Progress | None = None,
+    *,
+    varied: tuple[float, int] | None = None,
 ) -> FigureResult:
-    """Simulate every variant with every seed and judge the claims."""
+    """Simulate every variant with every seed and judge the claims; `varied` moves what was chosen
+    by up to a fraction, by a seed."""
     if not seeds:
         raise ValueError("found no seeds, expected at least one")
     scenarios = figure.variants()
+    if varied is not None:
+        paper = figure.id.partition("/")[0]
+        scenarios = {name: vary(s, paper, *varied) for name, s in scenarios.items()}
     total = len(scenarios) * len(seeds)
     results: dict[str, VariantResult] = {}
     for name, scenario in scenarios.items():

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from headway.sim.papers import Figure, FigureResult
 
 DOES_NOT_HOLD = 1
+VARIED = 3
+"""How often chosen numbers are moved at random."""
 
 
 @click.group(name="papers", cls=Group, invoke_without_command=True)
@@ -68,9 +70,15 @@ def show(figure: str, variant: str | None) -> None:
 @click.option("--plot", metavar="F.png", help="Draw the figure.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, a line a figure.")
 @click.option("--seeds", type=click.IntRange(1, 100), help="How many runs to average over.")
+@click.option("--vary", metavar="10%", help="Also with all chosen numbers moved by up to so much.")
 @click.option("--strict", is_flag=True, help="Exit with 1 if a claim does not hold.")
 def run(
-    names: tuple[str, ...], plot: str | None, as_json: bool, seeds: int | None, strict: bool
+    names: tuple[str, ...],
+    plot: str | None,
+    as_json: bool,
+    seeds: int | None,
+    vary: str | None,
+    strict: bool,
 ) -> int:
     """Run figures and state each claim: holds, or does not hold and why.
 
@@ -79,6 +87,7 @@ def run(
     from headway.sim.papers import SEEDS, Figure, as_dict, figures, plot_data, run_figure
     from headway.view.gpusync_papers import run_gpusync_figures
 
+    fraction = None if vary is None else _fraction(vary)
     if names == ("all",):
         chosen: list[Figure | GpuSyncFigure] = [*figures().values()]
     else:
@@ -91,6 +100,7 @@ def run(
         check_format(plot)
         if len(chosen) > 1:
             raise UserError("--plot draws one figure: expected one name, found several")
+    results, moved = [], [0] * VARIED
     slow = [figure for figure in chosen if not isinstance(figure, Figure)]
     failed = run_gpusync_figures(slow, as_json=as_json, plot=plot)
     for figure in chosen:
@@ -98,6 +108,10 @@ def run(
             continue
         result = run_figure(figure, SEEDS if seeds is None else range(1, seeds + 1))
         failed += sum(not claim.holds for claim in result.claims)
+        results.append(result)
+        for number in range(VARIED if fraction is not None else 0):
+            other = run_figure(figure, SEEDS[:1], varied=(fraction or 0.0, number))
+            moved[number] += sum(claim.holds for claim in other.claims)
         if as_json:
             import msgspec
 
@@ -108,7 +122,37 @@ def run(
             from headway.view.plots import plot_figure
 
             plot_figure(plot, f"{figure.id}: {figure.title}", plot_data(result))
+    if results and not as_json:
+        _print_score(results, vary, moved)
     return DOES_NOT_HOLD if strict and failed else 0
+
+
+def _fraction(text: str) -> float:
+    match = re.fullmatch(r"(\d{1,2}(?:\.\d+)?) ?%", text)
+    if match is None or not float(match[1]):
+        raise UserError(f"--vary: found {text!r}, expected a percentage from 0.1% to 99%")
+    return float(match[1]) / 100
+
+
+def _print_score(results: list[FigureResult], vary: str | None, moved: list[int]) -> None:
+    """How many claims hold, beside how many numbers were chosen."""
+    from headway.sim.papers.varying import chosen
+
+    claims = [claim for result in results for claim in result.claims]
+    numbers = {
+        (result.figure.id.partition("/")[0], *number)
+        for result in results
+        for number in chosen(result.figure.variants())
+    }
+    holds = sum(claim.holds for claim in claims)
+    numeric = sum(any(c.isdigit() for c in claim.paper) for claim in claims)
+    click.echo(
+        f"{holds} of {len(claims)} claims hold, {numeric} of them with numbers of the paper;"
+        f" {len(numbers)} numbers that the papers do not give were chosen."
+    )
+    if vary is not None:
+        counts = ", ".join(map(str, sorted(moved)))
+        click.echo(f"With those moved by up to {vary} at random, {VARIED} times: {counts} hold.")
 
 
 def _gpusync() -> list[GpuSyncFigure]:
