@@ -122,3 +122,10 @@ def test_the_benchmark_agrees_with_simpy_on_every_job() -> None:
     )
     assert "ratio to SimPy" in result.stdout, result.stderr
     assert "disagree" not in result.stderr
+
+
+def test_the_tests_that_the_threat_model_names_exist() -> None:
+    named = set(re.findall(r"`(test_\w+\.py)`", (ROOT / "docs/threat-model.md").read_text()))
+    there = {path.name for path in (ROOT / "tests").rglob("test_*.py")}
+    assert len(named) > 5
+    assert named <= there
