@@ -40,6 +40,10 @@ test: lint ## All tests, after the linters
 bench: setup ## Speed against SimPy, and memory over ten million groups
 	$(BIN)/python benchmarks/simulator.py
 
+.PHONY: bounds
+bounds: setup ## Bounds against simulations of ten thousand random task sets of each kind (fifteen minutes)
+	$(BIN)/python -m benchmarks.bounds
+
 .PHONY: bench-live
 bench-live: setup ## Protection, overhead, latency, deaths and fuzz of the live part (ten minutes)
 	$(BIN)/python -m benchmarks.live_protection

@@ -171,3 +171,35 @@ def test_what_such_a_scenario_cannot_do_is_refused() -> None:
     result = headway("sim", "examples/gpusync.toml", "examples/bombs.toml")
     assert result.returncode == 2
     assert "expected files of one kind" in result.stderr
+
+
+def test_deadlines_that_are_met_by_proof() -> None:
+    result = headway("analyse", "examples/tokens.toml", "--json", "--strict", "--omlp")
+    assert result.returncode == 0, result.stderr
+    found = json.loads(result.stdout)
+    assert found["schedulable"] == "yes"
+    front = found["tasks"]["front"]
+    assert front["bound_ns"] + front["slack_ns"] == front["deadline_ns"] == 33_000_000
+    assert sum(front["parts_ns"].values()) == front["bound_ns"]
+    assert front["dominates"] == "units"
+    assert front["omlp_ns"] > 0
+
+
+def test_deadlines_that_are_not_exit_with_1_if_asked() -> None:
+    result = headway("analyse", "examples/gpusync.toml", "--strict")
+    assert result.returncode == 1
+    assert "front: no bound: " in result.stdout
+    assert headway("analyse", "examples/gpusync.toml").returncode == 0
+
+
+def test_a_bad_scenario_is_told_with_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "bad.toml"
+    file.write_text('[gpusync]\nrho = 0\n[[task]]\nname = "a"\nperiod = "1ms"\ncpu = "1us"\n')
+    result = headway("analyse", file)
+    assert result.returncode == 2
+    assert result.stderr == (
+        f"{file}:2: gpusync.rho: found 0, expected a whole number from 1 to 4096\n"
+    )
+    result = headway("analyse", "examples/bombs.toml", "--omlp")
+    assert result.returncode == 2
+    assert "expected a scenario with tokens" in result.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from headway.engine.locks.budgets import BudgetSettings
 from headway.engine.locks.clusters import Cluster, Clusters
@@ -139,3 +140,5 @@ class LockTask:
     """The number of its cluster of devices, among all; of no meaning without `work`."""
     budget_ns: int | None = None
     """What a job may use; None: what it needs, and a twentieth."""
+    least: Fraction = Fraction(1)
+    """No job is shorter than this fraction of it. Only tasks without a bound need to know."""

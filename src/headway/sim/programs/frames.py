@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 from typing import ClassVar
 
 from headway.engine.model import Group
@@ -14,6 +15,19 @@ NS_PER_S = 1_000_000_000
 MAX_GROUPS = 10_000
 SCENE = 1000
 """A scene is a number from 0 (fewest groups a frame) to this (most)."""
+
+
+@dataclass(frozen=True, slots=True)
+class FrameLimits:
+    """The most that a frame takes."""
+
+    groups: int
+    cost_ns: int
+    """Of one group."""
+    cpu_ns: int
+    prepare_ns: int
+    ahead: int
+    blit_ns: int | None
 
 
 class Frames(Program):
@@ -65,6 +79,18 @@ class Frames(Program):
         """Requests whose frame is not rendered yet, by the index of its last group."""
         if fps is not None:
             self.period_ns = NS_PER_S // fps
+
+    @property
+    def limits(self) -> FrameLimits:
+        """What a frame is at most."""
+        return FrameLimits(
+            self._groups[1],
+            self._cost[1],
+            self._cpu[1],
+            self._prepare[1],
+            self._ahead,
+            self._blit_ns,
+        )
 
     @classmethod
     def read(cls, table: Table, seed: int) -> Frames:

@@ -37,6 +37,16 @@ class Greedy(Program):
         self._online = 0
         self._full = False
 
+    @property
+    def longest_ns(self) -> int:
+        """What a group costs at most."""
+        return self._cost[1]
+
+    @property
+    def depth(self) -> int:
+        """How many groups are on the GPU at a time, where the policy lets them."""
+        return self._depth
+
     @classmethod
     def read(cls, table: Table, seed: int) -> Greedy:
         return cls(

@@ -21,6 +21,11 @@ class Listing(Program):
         self._groups = groups
         self._next = 0
 
+    @property
+    def costs_ns(self) -> list[int]:
+        """What each group costs."""
+        return [cost_ns for _, cost_ns, _ in self._groups]
+
     @classmethod
     def read(cls, table: Table, seed: int) -> Listing:
         groups = []

@@ -25,6 +25,11 @@ class Recorded(Program):
         self._after: int | None = None
         """The group whose completion the next one waits for."""
 
+    @property
+    def longest_ns(self) -> int:
+        """What a group costs at most."""
+        return max((step.cost_ns for step in self._steps), default=1)
+
     @classmethod
     def read(cls, table: Table, seed: int) -> Recorded:
         steps: list[Step] = []

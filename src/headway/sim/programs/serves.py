@@ -32,6 +32,21 @@ class Server(Program):
         """Groups of the current request that are not done yet; 0 while none was submitted."""
         self._unsent = 0
 
+    @property
+    def by_rank(self) -> bool:
+        """Whether the strongest client is served next, and not the oldest request."""
+        return self._by_rank
+
+    @property
+    def groups(self) -> int:
+        """Into how many groups the work for a frame is cut."""
+        return self._groups
+
+    @property
+    def blit_ns(self) -> int:
+        """What a frame costs whose client does not say."""
+        return self._blit_ns
+
     @classmethod
     def read(cls, table: Table, seed: int) -> Server:
         return cls(

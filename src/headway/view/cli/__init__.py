@@ -16,6 +16,7 @@ from headway.view.cli.groups import Group, print_help_if_bare
 from headway.view.errors import BAD_INPUT, FAILED, INTERRUPTED, UserError, say
 
 COMMANDS = {
+    "analyse": "Bound response times by proof: schedulable or not, and what dominates.",
     "check": "Check a trace against the rules.",
     "compare": "Simulate a scenario under several policies or variants.",
     "completion": "Print a completion script for bash, zsh or fish.",

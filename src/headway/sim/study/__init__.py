@@ -1,0 +1,1 @@
+"""Studies over many random task sets: generators, acceptance ratios, bounds against simulations."""
