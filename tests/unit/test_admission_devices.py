@@ -8,7 +8,7 @@ import pytest
 
 from headway.engine.core import Engine
 from headway.engine.reserves import ReserveSpec
-from headway.sim.run import simulate
+from headway.sim.outcome import simulate
 from headway.sim.scenario import read_scenario
 
 MS = 1_000_000

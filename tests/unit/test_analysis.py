@@ -34,7 +34,7 @@ from headway.engine.events import (
     Withdrawn,
 )
 from headway.engine.model import make_rank
-from headway.sim.run import simulate
+from headway.sim.outcome import simulate
 from headway.sim.scenario import parse_scenario
 from headway.trace.analysis import (
     BUDGET,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from headway.engine.events import Observer
 from headway.engine.model import Group
-from headway.sim.run import Outcome, simulate
+from headway.sim.outcome import Outcome, simulate
 from headway.sim.scenario import parse_scenario
 from tests import reference
 from tests.strategies import MS, TASK_NAMES, scenarios, to_toml

@@ -13,7 +13,7 @@ from headway.engine.events import Completed, Event, Observer, Recorder
 from headway.engine.model import Group
 from headway.engine.policies.prt import Prt
 from headway.engine.priorities import Fixed
-from headway.sim.run import simulate
+from headway.sim.outcome import simulate
 from headway.sim.scenario import read_scenario
 from headway.trace.checker import check
 from tests.strategies import scenarios

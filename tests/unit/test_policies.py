@@ -18,7 +18,7 @@ from headway.engine.model import Group
 from headway.engine.policies import policies
 from headway.engine.priorities import Fixed, parse_priority
 from headway.engine.reserves import ReserveSpec
-from headway.sim.run import simulate
+from headway.sim.outcome import simulate
 from headway.sim.scenario import read_scenario
 from headway.trace.checker import check
 from tests import reference

@@ -15,7 +15,7 @@ from headway.engine.policies import Policy, PolicyError, policies, policy
 from headway.engine.reading import BadInput, Table
 from headway.engine.registry import Registry
 from headway.engine.spec import parse_spec
-from headway.sim.run import simulate
+from headway.sim.outcome import simulate
 from headway.sim.scenario import read_scenario
 from headway.view.errors import UserError
 from headway.view.files import load_policy_file

@@ -11,7 +11,7 @@ from headway.engine.model import Group
 from headway.engine.predictors import Context, predictors
 from headway.engine.predictors.exact import Exact
 from headway.engine.predictors.history import History
-from headway.sim.run import simulate
+from headway.sim.outcome import simulate
 from headway.sim.scenario import read_scenario
 
 MS = 1_000_000

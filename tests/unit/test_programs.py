@@ -11,7 +11,7 @@ import pytest
 
 from headway.engine.events import Observer
 from headway.engine.model import Group, Task
-from headway.sim.run import Outcome, simulate
+from headway.sim.outcome import Outcome, simulate
 from headway.sim.scenario import read_scenario
 
 MS = 1_000_000

@@ -25,7 +25,7 @@ from headway.engine.events import (
 )
 from headway.engine.model import make_rank
 from headway.engine.reading import BadInput
-from headway.sim.run import simulate
+from headway.sim.outcome import simulate
 from headway.sim.scenario import parse_scenario, read_scenario
 from headway.trace.replay import Plan, plan
 from headway.trace.replay.steps import Step, parse_step

@@ -18,7 +18,7 @@ from headway.engine.model import Group, Task
 from headway.engine.priorities import Fixed
 from headway.engine.reserves import DEFAULT_BACKGROUND, Reserve, ReserveSpec
 from headway.engine.spec import Spec
-from headway.sim.run import Outcome, simulate
+from headway.sim.outcome import Outcome, simulate
 from headway.sim.scenario import read_scenario
 
 MS = 1_000_000

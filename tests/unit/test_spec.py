@@ -15,7 +15,7 @@ from headway.engine.reading import BadInput, Path, locate
 from headway.engine.reserves import ReserveSpec
 from headway.engine.settings import ReserveWish
 from headway.engine.spec import Entry, Spec, is_line_form, parse_spec
-from headway.sim.run import simulate
+from headway.sim.outcome import simulate
 from headway.sim.scenario import parse_scenario, parse_variants, read_scenario
 
 US = 1_000

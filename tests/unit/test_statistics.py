@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.engine.events import Event, Recorder
-from headway.sim.run import simulate
+from headway.sim.outcome import simulate
 from headway.sim.scenario import read_scenario
 from headway.trace.analysis import read_history, summarise
 from headway.trace.checker import check

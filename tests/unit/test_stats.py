@@ -29,7 +29,7 @@ from headway.live.watch.window import (
     bucket_of,
     bucket_top,
 )
-from headway.sim.run import simulate
+from headway.sim.outcome import simulate
 from headway.sim.scenario import parse_scenario, read_scenario
 from tests.integration.command import ROOT
 from tests.strategies import scenarios

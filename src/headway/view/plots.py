@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from headway.engine.events import Observer
 from headway.engine.model import Group
-from headway.sim.run import Outcome
+from headway.sim.outcome import Outcome
 from headway.view.errors import UserError
 from headway.view.files import check_writable, whole_or_nothing
 

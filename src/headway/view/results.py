@@ -14,8 +14,8 @@ from rich.table import Table
 from headway.engine.events import Observer
 from headway.engine.model import BACKGROUND_LEVEL, Gpu, Group, level_of
 from headway.engine.units import format_ns
+from headway.sim.outcome import Outcome
 from headway.sim.papers.claims import Claim
-from headway.sim.run import Outcome
 
 SCHEMA = 1
 

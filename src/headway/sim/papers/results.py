@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from headway.engine.events import Observer
-from headway.sim.run import simulate
+from headway.sim.outcome import simulate
 from headway.sim.scenario import read_scenario
 from headway.trace.statistics import Statistics, TaskStatistics
 

@@ -8,8 +8,8 @@ from typing import Any
 from headway.engine.events import Observer
 from headway.engine.model import Task
 from headway.sim.analysing import analyse_scenario
+from headway.sim.outcome import simulate
 from headway.sim.programs.frames import NS_PER_S
-from headway.sim.run import simulate
 from headway.sim.scenario import read_scenario
 from headway.sim.study.bound_check import Seen
 

@@ -37,6 +37,7 @@ COMMANDS = {
     "sim": "Simulate scenarios.",
     "status": "Show the daemon and the programs it serves.",
     "stop": "Stop the daemon.",
+    "study": "Study many random task sets: what fraction is schedulable.",
     "top": "Watch who uses the GPU and who waits, and change it.",
     "trace": "Record what the daemon does.",
 }

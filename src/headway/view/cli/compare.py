@@ -7,7 +7,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from headway.sim.run import Outcome, simulate
+from headway.sim.outcome import Outcome, simulate
 from headway.sim.scenario import Variant, parse_scenario, parse_variants
 from headway.view.cli.sim import read_overrides
 from headway.view.errors import INTERRUPTED

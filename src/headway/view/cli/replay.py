@@ -94,7 +94,7 @@ def _simulate(trace: str, made: Plan, name: str, overrides: list[Any]) -> tuple[
 
     from headway.engine.events import Recorder
     from headway.engine.reading import BadInput, Problem
-    from headway.sim.run import simulate
+    from headway.sim.outcome import simulate
     from headway.sim.scenario import override, read_scenario
     from headway.trace.tally import Tally
     from headway.view.running import watch

@@ -11,7 +11,7 @@ import click
 from headway.engine.events import Observer, Recorder
 from headway.engine.spec import Spec, parse_spec
 from headway.sim.gpusync.scenario import is_gpusync
-from headway.sim.run import Outcome, simulate
+from headway.sim.outcome import Outcome, simulate
 from headway.sim.scenario import Override, Scenario, parse_override, parse_scenario, parse_variants
 from headway.view.errors import INTERRUPTED, UserError
 from headway.view.files import load_policy_file, read_text
