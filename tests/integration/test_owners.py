@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import signal
+import socket
 import stat
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +24,7 @@ from tests.integration.daemon_client import (
     Client,
     DaemonProcess,
     as_user,
+    become,
     running_daemon,
     wait_until,
 )
@@ -223,3 +227,43 @@ def test_users_that_the_spec_names_later_are_served_from_then_on(folder: Path) -
         spec.write_text("")
         daemon.ask(do="reload")
         assert isinstance(asks(daemon, ANN, do="status"), str), "why not"
+
+
+def ask_and_stay(folder: Path) -> None:
+    """A connection to the control socket that says nothing more."""
+    if os.fork() == 0:
+        connection = socket.socket(socket.AF_UNIX)
+        connection.connect(str(folder / "control.sock"))
+        time.sleep(20)
+        os._exit(0)
+
+
+def test_commands_of_one_user_make_no_room_among_those_of_others(folder: Path) -> None:
+    """Each of so many processes has one connection, and so has the owner."""
+    options = ("--spec", str(folder / "spec.toml"))
+    with (
+        running_daemon(folder / "room", *options, descriptors=128) as daemon,
+        socket.socket(socket.AF_UNIX) as own,
+    ):
+        own.settimeout(20)
+        own.connect(str(daemon.folder / "control.sock"))
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.setsid()
+            become(ANN)
+            for _ in range(60):
+                ask_and_stay(daemon.folder)
+            os.write(writer, b"!")
+            time.sleep(20)
+            os._exit(0)
+        os.close(writer)
+        try:
+            os.read(reader, 1)
+            wait_until(lambda: "status" in asks(daemon, BOB, do="status"), "there is room")
+            own.sendall(b'{"do":"status"}\n')
+            assert own.recv(100).startswith(b'{"ok":true')
+        finally:
+            os.close(reader)
+            os.killpg(child, signal.SIGKILL)
+            os.waitpid(child, 0)

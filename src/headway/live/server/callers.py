@@ -82,9 +82,14 @@ class Callers:
         self._daemon.loop.watch(connection.fileno(), ready, gone)
 
     def _spare(self) -> Caller:
-        """Who makes room: of the process with the most connections the one that was silent for
-        longest; those that record are silent as long as they do."""
-        (most, _), *_ = self._processes.most_common(1)
+        """Who makes room: of the user with the most connections, and of that user's process with
+        the most, the one that was silent for longest; those that record are silent as long as they
+        do."""
+        users: Counter[int] = Counter()
+        for (uid, _), number in self._processes.items():
+            users[uid] += number
+        ((user, _),) = users.most_common(1)
+        most = max((p for p in self._processes if p[0] == user), key=self._processes.__getitem__)
         own = [caller for caller in self._known if caller.process == most]
         return next((caller for caller in own if not caller.records), own[0])
 
