@@ -8,6 +8,8 @@ option of its daemon but --mps, and of its programs the priority alone.
 from __future__ import annotations
 
 import contextlib
+import json
+import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -115,9 +117,16 @@ def _round(important: list[Part], others: list[Part], seconds: float, seed: int)
         program.tell(actor.told(at, seconds, seed))
     limit_s = SOON_S + seconds + HANGS_S
     return {
-        "important": [program.heard(limit_s) for program, _ in important],
-        "others": [program.heard(limit_s) for program, _ in others],
+        "important": [_said(program, actor, limit_s) for program, actor in important],
+        "others": [_said(program, actor, limit_s) for program, actor in others],
     }
+
+
+def _said(program: Told, actor: Actor, limit_s: float) -> dict[str, Any]:
+    try:
+        return program.heard(limit_s)
+    except Failed as failure:
+        raise Failed(f"{actor.workload}, {program.pid}: {failure}") from None
 
 
 def _play(case: Case, casts: dict[str, Cast], rounds: int, seconds: float) -> dict[str, Any]:
@@ -141,6 +150,13 @@ def _play(case: Case, casts: dict[str, Cast], rounds: int, seconds: float) -> di
     return said
 
 
+def _tell_states(at: dict[str, Stage]) -> None:
+    """What the daemons know, when a program hangs or fails."""
+    for title in (OURS, OURS_MPS):
+        with contextlib.suppress(subprocess.CalledProcessError, ValueError):
+            print(title, json.dumps(at[title].status()), flush=True)
+
+
 def measure(stage: Stage, quick: bool) -> Outcome:
     rounds, seconds = (QUICK_ROUNDS, QUICK_SECONDS) if quick else (ROUNDS, SECONDS)
     wanted = [case for case in CASES if not stage.cases or case.name in stage.cases]
@@ -155,11 +171,16 @@ def measure(stage: Stage, quick: bool) -> Outcome:
 
                     def part(case: Case = case, casts: dict[str, Cast] = casts) -> dict[str, Any]:
                         _ready(casts)
-                        return summary(_play(case, casts, rounds, seconds))
+                        try:
+                            return summary(_play(case, casts, rounds, seconds))
+                        except Failed:
+                            _tell_states(at)
+                            raise
 
                     result = outcome.tried(case.name, part)
                     if result is not None:
                         found[case.name] = result
+                        print(table(case.name, result).markdown(), flush=True)
     outcome.data = found
     outcome.tables = [table(name, ways) for name, ways in found.items()]
     outcome.goals = goals_of(found, {case.name: case.bound_by for case in CASES})
