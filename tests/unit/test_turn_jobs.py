@@ -312,6 +312,27 @@ def test_a_part_of_a_jobs_time_is_shared_where_all_of_it_is_too_much(bench: Reco
     assert is_open(low)
 
 
+def test_who_stands_others_itself_still_has_its_turn_after_one_that_stands_nobody(
+    bench: Records,
+) -> None:
+    """It is the more important one that stands the other, or does not."""
+    high = bench.turner("high", 9, policy="overlap")
+    for _ in range(10):
+        request(bench, high, waited_us=4000)
+        bench.go(bench.now_ns + 20 * MS)
+    low = greedy(bench)
+    assert high.task is not None
+    assert low.task is not None
+    low.task.beside = 1.0
+    bench.begin_work(high)
+    assert not is_open(low)
+    bench.go(bench.now_ns + 5 * MS)
+    assert not is_open(low)
+    bench.pause(high, 20 * US)
+    bench.go(bench.now_ns + 200 * MS)
+    assert is_open(low)
+
+
 def test_who_is_bound_by_the_gpu_has_it_for_itself(bench: Records) -> None:
     high = eager(bench)
     low = greedy(bench)

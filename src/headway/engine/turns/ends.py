@@ -57,19 +57,27 @@ def ends_ns(engine: Engine, holder: Client, now_ns: int) -> int | None:
     left_ns = budget_left_ns(holder, now_ns)
     if left_ns is not None:
         times.append(now_ns if _is_left(holder) else now_ns + left_ns)
-    best_rank = pressing_rank(engine)
+    best_rank = None if holder.task is None else pressing_rank(engine, holder.task)
     if best_rank is not None:
         times.append(_wanted_ns(engine, holder, best_rank, now_ns))
     return min(times, default=None)
 
 
-def pressing_rank(engine: Engine) -> Rank | None:
-    """The best rank of those who wait and can have nobody beside them, if there are such."""
+def pressing_rank(engine: Engine, holder: Task) -> Rank | None:
+    """The best rank of those who wait for this turn to be over, if there are such."""
     tasks = (entry[GROUP].task for entry in engine.queue.entries)
-    ranks = (task.rank for task in tasks if not task.beside)
+    ranks = (task.rank for task in tasks if not _goes_beside(task, holder))
     if engine.queue.custom_keys:
         return min(ranks, default=None)
     return next(ranks, None)  # they stand in the order of rank
+
+
+def _goes_beside(task: Task, holder: Task) -> bool:
+    """Whether a task that waits may have its turn while the holder goes on: it is for the more
+    important of the two to stand the other."""
+    if task.rank < holder.rank:
+        return bool(task.beside)
+    return bool(holder.beside) and task.policy.at_once
 
 
 def _wanted_ns(engine: Engine, holder: Client, best_rank: Rank, now_ns: int) -> int:
@@ -117,7 +125,7 @@ def is_wanted(engine: Engine, holder: Client, online: Collection[Client]) -> boo
     beside it whose turn was taken back will want it again."""
     if holder.task is None:
         return False
-    best_rank = pressing_rank(engine)
+    best_rank = pressing_rank(engine, holder.task)
     if best_rank is None:
         return any(will_ask(other) for other in online if other is not holder)
     return best_rank != holder.task.rank
