@@ -45,6 +45,8 @@ class Caller:
         self.answering: Answering | None = None
         self.records = False
         """Events go to it, until it closes its side."""
+        self.keeps = False
+        """It holds or waits for a token, which its end would give back."""
 
     @property
     def process(self) -> tuple[int, int]:
@@ -91,7 +93,7 @@ class Callers:
         ((user, _),) = users.most_common(1)
         most = max((p for p in self._processes if p[0] == user), key=self._processes.__getitem__)
         own = [caller for caller in self._known if caller.process == most]
-        return next((caller for caller in own if not caller.records), own[0])
+        return next((c for c in own if not (c.records or c.keeps)), own[0])
 
     def close(self) -> None:
         """What was answered goes out as far as it can, and that is the end."""
@@ -106,6 +108,8 @@ class Callers:
         if not self._processes[caller.process]:
             del self._processes[caller.process]
         self._daemon.recordings.end(caller, time.monotonic_ns())
+        if self._daemon.locks is not None:
+            self._daemon.locks.gone(caller)
         self._daemon.loop.unwatch(caller.socket.fileno())
         self._daemon.loop.close_later(caller.socket.close)
 
@@ -191,6 +195,17 @@ class Callers:
             answer = json.dumps(answer, separators=(",", ":")).encode() + b"\n"
         caller.unread = memoryview(answer)
         self._send(caller)
+
+    def tell(self, caller: Caller, words: dict[str, Any]) -> None:
+        """Say something that was not asked for in this instant, such as a lock that is granted."""
+        if caller not in self._known:
+            return
+        line = json.dumps(words, separators=(",", ":")).encode() + b"\n"
+        caller.unread = memoryview(bytes(caller.unread) + line)
+        with contextlib.suppress(OSError):  # its end is noticed by the loop
+            self._send(caller)
+        if caller.unread:
+            self._daemon.loop.want(caller.socket.fileno(), WRITE)
 
     def _send(self, caller: Caller) -> None:
         with contextlib.suppress(BlockingIOError):

@@ -116,6 +116,14 @@ class Control:
             raise Refusal(f"no task is called {wanted!r}: {there}{more}")
         return found
 
+    def do_lock(self, request: Request, caller: Caller) -> Result:
+        """A program asks for a token or a unit, or gives one back."""
+        locks = self._daemon.locks
+        if locks is None:
+            raise Refusal("this daemon serves no tokens; start it with headway daemon --locks FILE")
+        self._wish({"priority": request.get("priority")}, caller.peer)
+        return locks.handle(request, caller, time.monotonic_ns())
+
     def do_stop(self, request: Request, caller: Caller) -> Result:
         if not self._daemon.registry.rights.may_rule(caller.peer):
             raise Refusal("only the user of the daemon may stop it")

@@ -19,6 +19,7 @@ from pathlib import Path
 from headway.engine.choice import DEFAULT_POLICY
 from headway.engine.core import Engine
 from headway.engine.events import Observer
+from headway.engine.locks.system import LockSystem
 from headway.engine.model import Task
 from headway.engine.policies import Policy, PolicyError
 from headway.engine.policies.ht import Ht
@@ -31,6 +32,7 @@ from headway.engine.turns.conduct import Conduct
 from headway.engine.turns.windows import DEFAULT_SPLIT_NS, DEFAULT_WINDOW_NS, Windows
 from headway.live.desktop.foreground import Foreground
 from headway.live.desktop.servers import Inherit, Servers
+from headway.live.devices.lock_server import LockServer
 from headway.live.devices.mps import MEANING, Mps
 from headway.live.gate.arbiter import Arbiter, Bounds
 from headway.live.gate.channel import Channel
@@ -87,6 +89,7 @@ class Daemon:
         display: str | None = None,
         metrics: Address | None = None,
         inherit: Inherit | None = None,
+        locks: LockSystem | None = None,
     ) -> None:
         self.folder = folder
         self.windows = Windows(split_ns, window_ns)
@@ -134,6 +137,7 @@ class Daemon:
             lambda channel, now_ns: self.arbiter.take_back(channel, now_ns),
         )
         self.control = Control(self)
+        self.locks = None if locks is None else LockServer(locks, self.control.callers.tell)
         self.foreground = Foreground(self, display)
         self._policies_fail = False
         self.refused = 0
@@ -338,7 +342,8 @@ class Daemon:
             listener.resume(now_ns)
         if self._beats and now_ns - self._beat_ns >= HEARTBEAT_NS:
             self._beat(now_ns)
-        if self.until_idle and not (self.channels or self.clients.newcomers):
+        in_use = self.locks is not None and self.locks.busy
+        if self.until_idle and not (self.channels or self.clients.newcomers or in_use):
             self._stopping |= self._is_over(now_ns)
 
     def _spin(self, now_ns: int) -> None:

@@ -25,7 +25,8 @@ from headway.sim.gpusync.plan import TaskPlan
 from headway.sim.gpusync.results import TaskResult
 
 if TYPE_CHECKING:
-    from headway.sim.gpusync.node import DeviceCluster, Node
+    from headway.engine.locks.device_cluster import DeviceCluster
+    from headway.sim.gpusync.node import Node
 
 _HELPERS_NS = 1_000_000
 """Longer than helper threads usually wait for CPUs."""

@@ -11,13 +11,9 @@ from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
-from headway.engine.locks.affinity import Affinity
 from headway.engine.locks.budgets import draining
-from headway.engine.locks.cluster_locks import ClusterLocks
-from headway.engine.locks.clusters import Cluster
-from headway.engine.locks.predictor import CostPredictor
+from headway.engine.locks.device_cluster import DeviceCluster
 from headway.engine.locks.system import LockSystem
-from headway.engine.locks.topology import Topology
 from headway.sim.gpusync.bus import FluidBus
 from headway.sim.gpusync.cpus import Cpus, CpuThread
 from headway.sim.gpusync.plan import TaskPlan
@@ -28,31 +24,6 @@ Progress = Callable[[int], bool]
 """Called now and then with the instant; says whether to go on."""
 _ASK_EVERY = 5000
 """Events between two calls of it."""
-
-
-class DeviceCluster:
-    """The locks of one cluster of devices, with the predictor that serves them."""
-
-    def __init__(self, system: LockSystem, cluster: Cluster) -> None:
-        whole = system.topology()
-        devices = cluster.devices
-        table = [[whole.distance(a, b) for b in devices] for a in devices]
-        settings = system.token_settings(cluster)
-        self.topology = Topology(len(devices), table)
-        self.predictor = CostPredictor()
-        self.affinity = (
-            Affinity(self.predictor, self.topology, settings.tokens, len(devices))
-            if system.affinity
-            else None
-        )
-        self.locks = ClusterLocks(
-            cluster,
-            settings,
-            copies=system.copies,
-            unit_order=system.unit_order,
-            affinity=self.affinity,
-        )
-        self.first = devices[0]
 
 
 class Node:

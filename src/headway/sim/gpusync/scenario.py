@@ -62,6 +62,20 @@ def parse_gpusync(
     return read_gpusync(data, file, report, seed=seed)
 
 
+def parse_system(text: str, file: str = "locks") -> LockSystem:
+    """The machine and the locks of a scenario, without its tasks; BadInput lists every mistake."""
+    data = parse_toml(text, file)
+    report = Report(locate(text))
+    top = Table(data, (), report)
+    for part in ("run", "task"):
+        top.take(part)
+    machine = top.table("machine") or Table({}, ("machine",), report)
+    system = _read_system(machine, top.table("gpusync") or Table({}, ("gpusync",), report))
+    top.close()
+    report.raise_if_any(file)
+    return system
+
+
 def read_gpusync(
     data: Mapping[str, Any], file: str, report: Report | None = None, *, seed: int | None = None
 ) -> GpuSyncPlan:

@@ -10,7 +10,7 @@ import subprocess
 import click
 
 from headway.view.errors import UserError
-from headway.view.files import load_policy_file
+from headway.view.files import load_policy_file, read_text
 
 
 @click.command(name="daemon")
@@ -55,6 +55,7 @@ from headway.view.files import load_policy_file
     help="Real-time priority, if permitted; 0: an ordinary one.",
 )
 @click.option("--display", help="Whose foreground window counts; else $DISPLAY. none: no one's.")
+@click.option("--locks", "locks_file", metavar="FILE", help="Serve tokens and units of GPUs.")
 @click.option("--metrics", metavar="unix:/PATH|PORT", help="Serve metrics for Prometheus there.")
 @click.option("--cpu", type=click.IntRange(min=0), help="Stay on this CPU.")
 def command(
@@ -76,6 +77,7 @@ def command(
     no_servers: bool,
     rt_priority: int,
     display: str | None,
+    locks_file: str | None,
     metrics: str | None,
     cpu: int | None,
 ) -> None:
@@ -105,6 +107,11 @@ def command(
         address = None if metrics is None else parse_address(metrics)
     except ValueError as error:
         raise UserError(f"--metrics: {error}") from None
+    locks = None
+    if locks_file is not None:
+        from headway.sim.gpusync.scenario import parse_system
+
+        locks = parse_system(read_text(locks_file), locks_file)
     if durations_ns.get("--tick") == 0:
         raise UserError(f"--tick: found {tick!r}, expected a duration above zero, such as 1ms")
     if 0 < durations_ns["--calm-window"] < durations_ns["--window"]:
@@ -144,6 +151,7 @@ def command(
                 mps=mps,
                 display=os.environ.get("DISPLAY") if display is None else display,
                 metrics=address,
+                locks=locks,
                 inherit=Inherit(
                     "pix" in inherit, "rix" in inherit, nice=nice_server, watch=not no_servers
                 ),
