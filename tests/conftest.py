@@ -4,9 +4,14 @@ a change is judged by what it does, not by what the day's random numbers find in
 from __future__ import annotations
 
 import os
+import signal
 
 from hypothesis import settings
 
 settings.register_profile("ci", derandomize=True, print_blob=True)
 if os.environ.get("CI"):
     settings.load_profile("ci")
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+"""A shell that runs tests in the background has SIGINT ignored, and so would every program under
+test that is to be interrupted."""

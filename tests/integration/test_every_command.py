@@ -204,6 +204,7 @@ def test_without_a_daemon_a_command_says_so_in_one_line(
 # -- output that cannot be written -----------------------------------------------------------------
 
 PRINTS = {
+    "analyse": ("analyse", str(ROOT / "examples" / "gpusync.toml")),
     "check": ("check", "run.pftrace"),
     "compare": ("compare", "short.toml"),
     "compare --json": ("compare", "short.toml", "--json"),
@@ -218,6 +219,7 @@ PRINTS = {
     "report": ("report", "run.pftrace", "-o", "page.html"),
     "sim": ("sim", "short.toml"),
     "sim --json": ("sim", "short.toml", "--json"),
+    "study": ("study", "acceptance", "--utilisation", "0.5:0.5:0.1", "--sets", "1"),
 }
 SAYS_NOTHING = {"daemon", "doctor", "explain", "ps", "run", "set", "status", "stop", "top", "trace"}
 """Those that need a daemon, or a while: their help is tried, and some in processes of their own."""

@@ -184,17 +184,24 @@ def test_a_listener_on_a_display_gets_no_rank_of_another_users_programs(
     squatter = Actor(daemon, "squatter", uid=BOB)
     squatter.do("connect", f"listen {display}")
     monkeypatch.setenv("DISPLAY", display)
-    with squatter, start(daemon, ANN, "important", priority=5) as important:
-        important.do("enter 0")
-        assert daemon.status()["servers"] == []
-        assert daemon.one("squatter")["effective"] == daemon.one("squatter")["base"]
-        assert daemon.one("squatter")["serving"] == 0
-        with start(daemon, BOB, "neighbour", priority=2) as own:  # of its own user it is one
+
+    def serves_its_own_user(own: Actor) -> bool:
+        own.do("enter 0")  # the daemon learns a program's display beside its loop: ask until then
+        return bool(daemon.one("squatter")["serving"] == 1)
+
+    with (
+        squatter,
+        start(daemon, ANN, "important", priority=5) as important,
+        start(daemon, BOB, "neighbour", priority=2) as own,
+    ):
+        wait_until(lambda: serves_its_own_user(own), "it serves")
+        (server,) = daemon.status()["servers"]
+        assert server["display"] == display
+        for _ in range(20):
+            important.do("enter 0")
             own.do("enter 0")
-            wait_until(lambda: daemon.one("squatter")["serving"] == 1, "it serves")
             assert daemon.one("squatter")["effective"] == 2
-            (server,) = daemon.status()["servers"]
-            assert server["display"] == display
+            assert daemon.one("squatter")["serving"] == 1
 
 
 # -- how much --------------------------------------------------------------------------------------

@@ -101,22 +101,23 @@ class _Promise(Observer):
 
 
 def test_policies_keep_what_they_promise() -> None:
-    """All policies at once, at random: those that promise it never pass a more important group, and
-    the others do."""
+    """All of Headway's own policies at once, at random: those that promise it never pass a more
+    important group, and the others do."""
+    ours = {n: p for n, p in policies().items() if p.__module__.startswith("headway.")}
     watcher = _Promise()
     for seed in range(60):
         rng = random.Random(seed)
         engine = watcher.engine = Engine(observers=[watcher])
         tasks = []
         for i in range(8):
-            policy = rng.choice(sorted(policies()))
+            policy = rng.choice(sorted(ours))
             task, _ = engine.add_task(str(i), 0, policy=policy, priority=Fixed(i // 2))
             tasks.append(task)
         _run_at_random(engine, tasks, rng)
-    keeping = {name for name, policy in policies().items() if policy.keeps_rank}
+    keeping = {name for name, policy in ours.items() if policy.keeps_rank}
     assert keeping == {"prt", "ht", "germ"}
     assert not watcher.broken & keeping
-    assert watcher.broken == set(policies()) - keeping
+    assert watcher.broken == set(ours) - keeping
 
 
 def _run_at_random(engine: Engine, tasks: list[Task], rng: random.Random) -> None:

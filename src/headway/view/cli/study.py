@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headway.view.cli.groups import Group, print_help_if_bare
 from headway.view.errors import INTERRUPTED, UserError
 
 if TYPE_CHECKING:
@@ -17,9 +18,11 @@ MAX_POINTS = 200
 SEPARATOR = re.compile(r"\s*,\s*")
 
 
-@click.group(name="study")
-def command() -> None:
+@click.group(name="study", cls=Group, invoke_without_command=True)
+@click.pass_context
+def command(context: click.Context) -> None:
     """Study many random task sets."""
+    print_help_if_bare(context)
 
 
 @command.command()
