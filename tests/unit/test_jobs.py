@@ -225,6 +225,17 @@ def test_jobs_that_others_slow_down_too_much_take_most_from_them_at_once() -> No
     assert beside.level_of(made) == 0
 
 
+def test_who_may_be_slowed_down_more_lets_others_stay() -> None:
+    """The same jobs, 20 % longer than alone, with each of two goals."""
+    for goal, level in ((0.1, 0.0), (0.3, 1.0)):
+        made = client(0.0)
+        made.company.until_ns = None
+        for number in range(100):
+            report = JobReport(0, 12 * MS, 0, 2 * MS, groups=10)
+            beside.judge(made, number, report, goal)
+        assert beside.level_of(made) == level
+
+
 def test_what_others_cost_is_seen_in_the_mean_of_some_jobs() -> None:
     made = client(0.0)
     made.company.until_ns = None

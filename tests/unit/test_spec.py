@@ -227,6 +227,7 @@ limit = 101
 name = "a"
 policy = "ptr"
 priority = "high"
+slowdown = "0%"
 [[task]]
 name = "a"
 reserve = { policy = "xe", capacity = "5", period = "1ms" }
@@ -238,12 +239,13 @@ priority = 3
         (2, "admission.limit", "101"),
         (5, "task[0].policy", "'ptr'"),
         (6, "task[0].priority", "'high'"),
-        (8, "task[1].name", "the name 'a' a second time (line 4 has it already)"),
-        (9, "task[1].reserve.policy", "'xe'"),
-        (9, "task[1].reserve.capacity", "'5'"),
-        (10, "task[1].colour", "the unknown key 'colour'"),
-        (11, "task[2].name", "nothing"),
-        (13, "other", "the unknown key 'other'"),
+        (7, "task[0].slowdown", "'0%'"),
+        (9, "task[1].name", "the name 'a' a second time (line 4 has it already)"),
+        (10, "task[1].reserve.policy", "'xe'"),
+        (10, "task[1].reserve.capacity", "'5'"),
+        (11, "task[1].colour", "the unknown key 'colour'"),
+        (12, "task[2].name", "nothing"),
+        (14, "other", "the unknown key 'other'"),
     ]
 
 

@@ -7,6 +7,7 @@ Two forms, one parser, the same objects. TOML:
     policy = "prt"                # or with parameters: { name = "wfq", weight = 3 }
     priority = 5                  # or "*", "rm", "edf"
     reserve = { policy = "pe", capacity = "10ms", period = "40ms" }
+    slowdown = "10%"              # how much longer than alone its jobs may take, without a deadline
 
 and the paper's line form, where C and T are microseconds and `-` or nothing means none:
 
@@ -38,6 +39,7 @@ from headway.engine.settings import (
     read_reserve,
     read_settings,
 )
+from headway.engine.units import parse_slowdown
 
 FIELDS = ("name", "sched", "resv", "prio", "C", "T")
 NONE = ("", "-", "none")
@@ -52,6 +54,8 @@ class Entry:
     policy: str
     priority: PriorityRule
     reserve: ReserveWish
+    slowdown: float | None = None
+    """By which part of what jobs take alone they may take longer, if they have no deadline."""
     chosen: bool = True
     """The policy stands in the spec: it is not what counts where none does."""
 
@@ -136,6 +140,7 @@ def _read(document: dict[str, Any], report: Report) -> Spec:
             read_policy(table).text,
             read_priority(table),
             read_reserve(table),
+            _read_slowdown(table),
             chosen,
         )
         pools.check(entry.reserve.spec, name, table.path)
@@ -144,6 +149,15 @@ def _read(document: dict[str, Any], report: Report) -> Spec:
     allowed = _read_allowed(allowed_table, {e.reserve.spec for e in entries})
     top.close()
     return Spec(settings, tuple(entries), allowed)
+
+
+def _read_slowdown(table: Table) -> float | None:
+    found = table.take("slowdown")
+    try:
+        return None if found is None else parse_slowdown(found)
+    except ValueError as error:
+        table.bad("slowdown", shown(found), str(error))
+        return None
 
 
 def _read_allowed(table: Table | None, reserves: Collection[ReserveSpec | None]) -> Allowed:

@@ -14,6 +14,10 @@ MAX_NS = 2**62
 """Longest duration and latest instant: 146 years, and it still fits a signed 64-bit word."""
 
 _DURATION = re.compile(r"\s*(?P<sign>-?)(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>ns|us|ms|s)\s*")
+_PERCENT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*%\s*")
+MAX_SLOWDOWN_PERCENT = 1000
+"""Whoever may become eleven times slower has no goal."""
+EXPECTED_SLOWDOWN = f'a slowdown such as "10%", above 0% and at most {MAX_SLOWDOWN_PERCENT}%'
 EXPECTED = 'a duration with its unit, such as "5ms" (ns, us, ms or s)'
 
 
@@ -34,6 +38,14 @@ def parse_duration(text: object) -> int:
     if nanoseconds > MAX_NS:
         raise DurationError("a duration of at most 146 years")
     return int(nanoseconds)
+
+
+def parse_slowdown(text: object) -> float:
+    """Read "10%" as 0.1: by which part of what a job takes alone it may take longer."""
+    match = _PERCENT.fullmatch(text) if isinstance(text, str) and len(text) <= 64 else None
+    if match is None or not 0 < float(match[1]) <= MAX_SLOWDOWN_PERCENT:
+        raise ValueError(EXPECTED_SLOWDOWN)
+    return float(match[1]) / 100
 
 
 def format_ns(duration_ns: int) -> str:

@@ -29,8 +29,9 @@ class Controller:
         """For which part of the time of a job others may be on the GPU beside it."""
         return 0.0
 
-    def job_ended(self, job: Job) -> None:
-        """A job during which others could be beside it is over."""
+    def job_ended(self, job: Job, goal: float) -> None:
+        """A job during which others could be beside it is over. `goal`: by which part of what a job
+        takes alone it may take longer, if it has no deadline."""
 
 
 def controller(name: str) -> Callable[[C], C]:

@@ -21,8 +21,6 @@ each further one: people look at the worst job in a hundred."""
 
 RECENT = 8
 """What others cost is seen in the mean of so many jobs: single ones differ by chance."""
-GOAL = 0.1
-"""How much slower than alone jobs may be."""
 
 
 @controller("slowdown")
@@ -35,8 +33,7 @@ class Slowdown(Controller):
     for longer before it tries again.
     """
 
-    def __init__(self, goal: float = GOAL) -> None:
-        self._goal = goal
+    def __init__(self) -> None:
         self._slow: deque[float] = deque(maxlen=RECENT)
         self._share = 1.0
         self._backoff = FIRST
@@ -47,8 +44,8 @@ class Slowdown(Controller):
     def level(self) -> float:
         return self._share
 
-    def job_ended(self, job: Job) -> None:
-        if self._has_missed(job):
+    def job_ended(self, job: Job, goal: float) -> None:
+        if self._has_missed(job, goal):
             self._slow.clear()
             self._share = self._share / 2 if self._share >= 2 * LEAST else 0.0
             self._wait = self._backoff
@@ -60,9 +57,9 @@ class Slowdown(Controller):
         else:  # a while ago
             self._backoff = max(FIRST, self._backoff - 1)
 
-    def _has_missed(self, job: Job) -> bool:
+    def _has_missed(self, job: Job, goal: float) -> bool:
         """One job that takes twice as long is enough, or several that take a little longer."""
         if job.deadline_ns is not None:
             return job.missed
         self._slow.append(min(job.slowdown or 0.0, 1.0))
-        return sum(self._slow) / RECENT > self._goal
+        return sum(self._slow) / RECENT > goal

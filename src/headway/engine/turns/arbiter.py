@@ -274,11 +274,15 @@ class Arbiter:
             side_by_side = client.company.side_by_side
             window_ns = self.bounds.window_ns
             handover_ns = self.bounds.profile.handover_ns(window_ns, side_by_side=side_by_side)
-            loss_ns = int(handover_ns / self.bounds.slowdown)
+            loss_ns = int(handover_ns / self.goal_of(client))
             client.jobs.learn(port, Costs(handover_ns, loss_ns), task.period_ns)
 
+    def goal_of(self, client: Client) -> float:
+        """By which part of what a job of the client takes alone it may take longer."""
+        return self.bounds.slowdown if client.slowdown is None else client.slowdown
+
     def _job_ended(self, client: Client, number: int, report: JobReport, now_ns: int) -> None:
-        job = beside.judge(client, number, report, self.bounds.slowdown)
+        job = beside.judge(client, number, report, self.goal_of(client))
         self.engine.tell("job_ended", job, at_ns=now_ns)
         level = beside.level_of(client)
         if level != job.task.beside:

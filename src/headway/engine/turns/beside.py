@@ -73,5 +73,5 @@ def judge(client: Client, number: int, report: JobReport, goal: float) -> Job:
         slowdown,
         missed,
     )
-    company.controller.job_ended(job)
+    company.controller.job_ended(job, goal)
     return job

@@ -123,6 +123,9 @@ class Client:
         """Others wait for what it does, so it must not keep the GPU while it has nothing to do."""
         self.deadline_ns: int | None = None
         """How long a job may take."""
+        self.slowdown: float | None = None
+        """By which part of what a job takes alone it may take longer; None: as the daemon's default
+        has it."""
         self.request = Request()
         self.lease = LeaseState()
         self.account = Account()

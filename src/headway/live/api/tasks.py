@@ -26,7 +26,7 @@ from typing import Any
 
 from headway.engine.turns.jobs import TOLD
 from headway.engine.turns.port import JobReport
-from headway.engine.units import parse_duration
+from headway.engine.units import parse_duration, parse_slowdown
 from headway.live.api import client
 from headway.live.identity.wishes import parse_reserve
 from headway.live.wire import paths
@@ -110,6 +110,7 @@ def task(
     policy: str | None = None,
     period: str | None = None,
     deadline: str | None = None,
+    slowdown: str | None = None,
 ) -> Iterator[None]:
     """Within this block, and all threads of this process, GPU work is this task's.
 
@@ -117,7 +118,7 @@ def task(
     a daemon makes no difference to that.
     """
     wish = {"name": name, "priority": priority, "reserve": reserve, "policy": policy}
-    wish |= {"period": period, "deadline": deadline}
+    wish |= {"period": period, "deadline": deadline, "slowdown": slowdown}
     _check(wish)
     if _interposer() is not None:
         told = _ask({"do": "become", **wish}) is not None
@@ -140,6 +141,8 @@ def _check(wish: dict[str, Any]) -> None:
     for key in ("period", "deadline"):
         if wish[key] is not None:
             parse_duration(wish[key])
+    if wish["slowdown"] is not None:
+        parse_slowdown(wish["slowdown"])
 
 
 # -- jobs ----------------------------------------------------------------------------------------

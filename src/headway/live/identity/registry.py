@@ -58,7 +58,7 @@ class Registry:
         self.engine.stand_together(task, self.rights.parties_of(channel.peer), now_ns)
         if claims:
             channel.task = task
-            channel.before = _as_it_is(task, channel.deadline_ns)
+            channel.before = _as_it_is(channel, task)
             channel.note = self._become(channel, claims[-1], now_ns) or channel.note
         return task
 
@@ -82,6 +82,7 @@ class Registry:
                 policy=wish.policy or (entry.policy if entry.chosen else None),
                 priority=wish.priority or entry.priority,
                 reserve=wish.reserve or entry.reserve.spec,
+                slowdown=wish.slowdown or entry.slowdown,
             )
         wish, channel.note = self.rights.within(channel.peer, wish)
         policy = wish.policy or DEFAULT_POLICY
@@ -97,7 +98,7 @@ class Registry:
             pix=pix,
             rix=rix,
         )
-        self._set_deadline(channel, wish)
+        self.set_goals(channel, wish)
         if wish.reserve is not None:
             self._reserve(channel, task, wish.reserve, now_ns)
         return task
@@ -129,7 +130,7 @@ class Registry:
         claims, problem = self._claims.of(life(peer.pid)), ""
         for channel in channels:
             if channel.before is None and channel.task is not None:
-                channel.before = _as_it_is(channel.task, channel.deadline_ns)
+                channel.before = _as_it_is(channel, channel.task)
             now = claims[-1] if claims else channel.before
             if now is not None:
                 problem = self._become(channel, now, now_ns) or problem
@@ -146,17 +147,38 @@ class Registry:
         if wish.priority is not None:
             self.engine.set_priority(task, wish.priority, now_ns)
         task.period_ns = wish.period_ns
-        self._set_deadline(channel, wish)
+        self.set_goals(channel, wish)
         if wish.reserve is not None:
             return self.change_reserve(channel, wish.reserve, channel.peer.uid, now_ns)
         if channel.before is not None and channel.before.reserve is None:
             self.engine.set_reserve(task, None, now_ns)
         return ""
 
-    def _set_deadline(self, channel: Channel, wish: Wish) -> None:
+    def set_goals(self, channel: Channel, wish: Wish) -> None:
+        """How long jobs of the channel may take, as the wish says: a deadline, or how much longer
+        than alone."""
+        channel.slowdown = wish.slowdown
         channel.deadline_ns = wish.deadline_ns or wish.period_ns
         if channel.pages is not None:
             channel.pages.set_deadline(channel.deadline_ns or 0)
+
+    def change_goals(self, channel: Channel, wish: Wish, now_ns: int) -> None:
+        """A running task's period, deadline or slowdown are others now, as far as the wish says."""
+        task = channel.task
+        if task is None or (wish.period_ns, wish.deadline_ns, wish.slowdown) == (None,) * 3:
+            return
+        before = _as_it_is(channel, task)
+        given = None if before.deadline_ns == before.period_ns else before.deadline_ns
+        now = replace(
+            before,
+            period_ns=wish.period_ns or before.period_ns,
+            deadline_ns=wish.deadline_ns or given,
+            slowdown=wish.slowdown or before.slowdown,
+        )
+        self.set_goals(channel, now)
+        if wish.period_ns is not None:
+            task.period_ns = wish.period_ns
+            self.engine.set_priority(task, task.rule, now_ns)  # rm orders by the period
 
     def _wish_of(self, channel: Channel, hello: Hello) -> Wish | None:
         wish = self.launches.find(hello.token, channel.identity[1])
@@ -219,7 +241,13 @@ class Registry:
         self.rights.follow(spec)
 
 
-def _as_it_is(task: Task, deadline_ns: int | None) -> Wish:
-    """What would make the task what it is now."""
-    reserve = None if task.reserve is None else task.reserve.spec
-    return Wish(None, task.choice.text, task.rule, reserve, task.period_ns, deadline_ns)
+def _as_it_is(channel: Channel, task: Task) -> Wish:
+    """What would make the channel's task what it is now."""
+    return Wish(
+        policy=task.choice.text,
+        priority=task.rule,
+        reserve=None if task.reserve is None else task.reserve.spec,
+        period_ns=task.period_ns,
+        deadline_ns=channel.deadline_ns,
+        slowdown=channel.slowdown,
+    )

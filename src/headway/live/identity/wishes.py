@@ -22,6 +22,8 @@ class Wish:
     period_ns: int | None = None
     deadline_ns: int | None = None
     """Of a job, from its first work on; without one the period is."""
+    slowdown: float | None = None
+    """By which part of what jobs take alone they may take longer, if they have no deadline."""
     uid: int = -1
 
 

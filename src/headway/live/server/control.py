@@ -162,8 +162,7 @@ class Control:
                 self._daemon.registry.launches.change(token, request)
 
     def do_set(self, request: Request, caller: Caller) -> Answering:
-        """Change policy, priority or reserve of tasks that run: some at a time, where they are
-        many."""
+        """Change policy, priority, reserve or goals of tasks that run: some at a time, if many."""
         daemon, peer = self._daemon, caller.peer
         wanted = requests.text(request, "task") or ""
         rights = daemon.registry.rights  # a name may be another user's too; only one's own is meant
@@ -197,6 +196,7 @@ class Control:
                     daemon.engine.set_policy(channel.task, wish.policy, now_ns)
                 if wish.priority is not None:
                     daemon.engine.set_priority(channel.task, wish.priority, now_ns)
+                daemon.registry.change_goals(channel, wish, now_ns)
                 daemon.arbiter.take_back(channel, now_ns)
         finally:
             daemon.servers.changed(channels)

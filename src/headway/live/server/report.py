@@ -86,6 +86,8 @@ def _quiet_facts(daemon: Daemon, channel: Channel, task: Task, now_ns: int) -> _
         task.policy,
         task.foreground,
         channel.note,
+        channel.deadline_ns,
+        channel.slowdown,
         None if reserve is None else (reserve, reserve.spec, reserve.budget_ns),
     )
 
@@ -209,6 +211,8 @@ def describe_channel(daemon: Daemon, channel: Channel, now_ns: int) -> dict[str,
         "waited_ns": entry.wait_ns,
         "frames_seen": entry.frames,
         "misses": entry.misses,
+        "job_deadline_ns": channel.deadline_ns,
+        "job_slowdown": daemon.arbiter.goal_of(channel),
         "gpu_in_jobs": channel.jobs.usage.gpu_share,
         "beside": task.beside,
     }

@@ -7,12 +7,12 @@ from typing import Any
 from headway.engine.choice import parse_policy
 from headway.engine.priorities import PriorityRule, expected_priority, parse_priority
 from headway.engine.reserves import ReserveSpec
-from headway.engine.units import DurationError, parse_duration
+from headway.engine.units import DurationError, parse_duration, parse_slowdown
 from headway.live.identity.wishes import Wish, parse_reserve
 
 Request = dict[str, Any]
 """A JSON object."""
-WISHES = ("name", "policy", "priority", "reserve", "shared", "period", "deadline")
+WISHES = ("name", "policy", "priority", "reserve", "shared", "period", "deadline", "slowdown")
 """What a wish is made of."""
 
 
@@ -29,6 +29,7 @@ def wish(request: Request, uid: int) -> Wish:
         reserve=reserve(request),
         period_ns=duration(request, "period"),
         deadline_ns=duration(request, "deadline"),
+        slowdown=slowdown(request),
         uid=uid,
     )
 
@@ -70,6 +71,14 @@ def duration(request: Request, key: str) -> int | None:
     if not duration_ns:
         raise Refusal(f"{key}: expected a duration above zero")
     return duration_ns
+
+
+def slowdown(request: Request) -> float | None:
+    value = text(request, "slowdown")
+    try:
+        return None if value is None else parse_slowdown(value)
+    except ValueError as error:
+        raise Refusal(f"slowdown: found {value!r}, expected {error}") from None
 
 
 def reserve(request: Request) -> ReserveSpec | None:

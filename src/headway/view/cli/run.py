@@ -28,6 +28,11 @@ from headway.view.errors import UserError, say
 @click.option("--shared", metavar="POOL", help="Share the reserve with others of this pool.")
 @click.option("--period", metavar="T", help="How often its jobs come, such as 10ms; for rm.")
 @click.option("--deadline", metavar="D", help="How long a job may take; by default the period.")
+@click.option(
+    "--slowdown",
+    metavar="P%",
+    help="Without a deadline: how much longer than alone jobs may take; 10% by default.",
+)
 @click.option("--require", is_flag=True, help="Fail rather than run unmanaged.")
 @click.option("--no-daemon", is_flag=True, help="Start no daemon if none runs.")
 @click.option("--software-gpu", is_flag=True, help="Make llvmpipe and PoCL one device on one CPU.")

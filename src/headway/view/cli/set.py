@@ -18,18 +18,25 @@ from headway.view.errors import UserError
 @click.option("--priority", help="A number, larger is more important, or * or rm or edf.")
 @click.option("--reserve", metavar="C/T[:pe|ae]", help="A budget, such as 5ms/20ms.")
 @click.option("--shared", metavar="POOL", help="Share the reserve with others of this pool.")
+@click.option("--period", metavar="T", help="How often its jobs come, such as 10ms; for rm.")
+@click.option("--deadline", metavar="D", help="How long a job may take; by default the period.")
+@click.option(
+    "--slowdown", metavar="P%", help="Without a deadline: how much longer than alone jobs may take."
+)
 def command(
     task: str,
     policy: str | None,
     priority: str | None,
     reserve: str | None,
     shared: str | None,
+    **goals: str | None,
 ) -> None:
     """Change a program while it runs. TASK is a name or a pid, as headway ps shows them."""
     from headway.view.daemons import ask
 
-    if not (policy or priority or reserve):
-        raise UserError("headway set: expected --policy, --priority or --reserve, found none")
+    if not (policy or priority or reserve or any(goals.values())):
+        changes = "--policy, --priority, --reserve, --period, --deadline or --slowdown"
+        raise UserError(f"headway set: expected {changes}, found none")
     request = {"do": "set", "task": task, "policy": policy, "priority": priority}
-    answer = ask("set", {**request, "reserve": reserve, "shared": shared})
+    answer = ask("set", {**request, "reserve": reserve, "shared": shared, **goals})
     click.echo(f"changed: {', '.join(answer['tasks'])}")
