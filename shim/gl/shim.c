@@ -16,7 +16,9 @@
 
 typedef unsigned GLenum, GLbitfield, GLuint;
 typedef int GLint, GLsizei;
+typedef short GLshort;
 typedef float GLfloat;
+typedef double GLdouble;
 typedef unsigned char GLubyte;
 typedef intptr_t GLintptr;
 typedef void *GLsync;
@@ -50,6 +52,12 @@ static uint64_t hw_area(int64_t width, int64_t height) {
 
 /* Counts below 0 are refused by the driver. */
 static uint64_t hw_product(int a, int b) { return a < 0 || b < 0 ? 0 : (uint64_t)a * (uint64_t)b; }
+
+static uint64_t hw_box(int a, int b, int c) {
+    uint64_t area = hw_product(a, b);
+    if (c < 0 || !area) return 0;
+    return (uint64_t)c > UINT64_MAX / 2 / area ? UINT64_MAX / 2 : area * (uint64_t)c;
+}
 
 static uint64_t hw_pixels(void) {
     const struct hw_channel *c = current;
@@ -231,7 +239,7 @@ enum {
 #include "hooks.def"
 
 static bool is_pixels(uint32_t method) {
-    return method <= METHOD_glClearBufferfi || method == METHOD_glBlitFramebuffer;
+    return method <= METHOD_glBlitNamedFramebuffer;
 }
 
 /* ---- completion ---------------------------------------------------------------------------- */

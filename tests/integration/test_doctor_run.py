@@ -351,8 +351,8 @@ def test_gl_functions_that_pass_by_are_counted_and_shown_by_every_view(
     source.write_text(
         "extern void *eglGetProcAddress(const char *);\n"
         "__attribute__((constructor)) static void look(void) {\n"
-        '    eglGetProcAddress("glDrawMeshTasksNV"), eglGetProcAddress("glDrawBuffers");\n'
-        '    eglGetProcAddress("glDrawMeshTasksNV"), eglGetProcAddress("glMultiDrawNew");\n'
+        '    eglGetProcAddress("glDrawMeshTasksNew"), eglGetProcAddress("glDrawBuffers");\n'
+        '    eglGetProcAddress("glDrawMeshTasksNew"), eglGetProcAddress("glMultiDrawNew");\n'
         "}\n"
     )
     gl.compile_program(source, library, "-shared", "-fPIC", "-lEGL")
