@@ -24,6 +24,8 @@ from headway.engine.locks.copies import CopySettings
 from headway.engine.locks.settings import AllocatorSettings, preset
 from headway.engine.locks.system import Bus, DeviceWork, LockSystem, LockTask
 from headway.sim.analysing import Analysis, analyse_machine, analyse_scenario
+from headway.sim.gpusync.plan import GpuSyncPlan, TaskPlan
+from headway.sim.gpusync.run import run_plan
 from headway.sim.gpusync.scenario import read_gpusync
 from headway.sim.scenario import read_scenario
 from headway.sim.study.bound_check import Seen, check_locks, check_machine, draw_locks, run_locks
@@ -254,6 +256,59 @@ def test_peer_to_peer_copies_may_wait_for_every_token_of_the_cluster() -> None:
 
     assert waits(0) == 0
     assert waits(10**6) == 3  # in, out and state, each behind one chunk of 1 ms
+
+
+def gpu_only(name: str, period: int, *kernels: int) -> LockTask:
+    work = DeviceWork(tuple(kernel * MS for kernel in kernels))
+    return LockTask(name, period * MS, period * MS, 2_000, work)
+
+
+def test_weaker_holders_may_stand_still_until_somebody_lends_to_them() -> None:
+    """Two tokens by priority. `middle` lends to the weaker of two holders, and hogs keep the other
+    from its CPU. `first` comes, lends to the weaker one and so takes its token; only from then on
+    does the other holder progress, on behalf of `middle`, which waits for both sections."""
+    system = LockSystem(
+        Clusters(2, 2, 2, 2), "rm", 1, "priority", affinity=False,
+        interrupt_ns=0, worker_ns=0, launch_ns=10_000,
+    )  # fmt: skip
+    hogs = [LockTask(f"hog{n}", 40_000 * MS, 40_000 * MS, 600 * MS) for n in range(2)]
+    rows = [
+        (gpu_only("first", 20_000, 30), 33 * MS),
+        (gpu_only("middle", 30_000, 1), 1 * MS),
+        (hogs[0], 1 * MS),
+        (hogs[1], 1 * MS),
+        (gpu_only("a", 100_000, *[1] * 33), 1),
+        (gpu_only("b", 100_100, *[1] * 33), 0),
+    ]
+    tasks = [task for task, _ in rows]
+    plan = GpuSyncPlan(system, tuple(TaskPlan(*row) for row in rows), 2_000 * MS)
+    worst_ns = run_plan(plan).tasks["middle"].worst_ns
+    verdict = analyse(system, tasks)[1]
+    assert worst_ns > 33 * MS + 30 * MS // 2  # one weaker section, and the stronger on two places
+    assert verdict.bound_ns is not None
+    assert worst_ns <= verdict.bound_ns
+
+
+def test_weaker_holders_to_whom_stronger_waiters_lend_go_first_at_the_units() -> None:
+    """Two weak tasks hold tokens for which two strong ones wait, and their kernels take turns on
+    the execution engine before the one of `middle`, which has a token too."""
+    system = LockSystem(
+        Clusters(8, 8, 1, 1), "rm", 3, "kfmlp", unit_order="priority", affinity=False,
+        interrupt_ns=0, worker_ns=0, launch_ns=10_000,
+    )  # fmt: skip
+    rows = [
+        (gpu_only("strong0", 13_000, 1), 5 * MS + 1),
+        (gpu_only("strong1", 13_010, 1), 5 * MS + 2),
+        (gpu_only("middle", 14_000, 5, 1), 2),
+        (gpu_only("weak0", 20_000, *[1] * 60), 0),
+        (gpu_only("weak1", 20_010, *[1] * 60), 1),
+    ]
+    plan = GpuSyncPlan(system, tuple(TaskPlan(*row) for row in rows), 2_000 * MS)
+    result = run_plan(plan).tasks["middle"]
+    verdict = analyse(system, [task for task, _ in rows])[2]
+    for_units_ns = result.worst_ns - result.worst_wait_ns - verdict.parts["own"]
+    assert for_units_ns > 100 * MS
+    assert for_units_ns <= verdict.parts[UNITS]
 
 
 def test_a_job_as_long_as_noise_and_aberrance_make_it_is_counted() -> None:

@@ -17,7 +17,13 @@ from headway.engine.analysis.multiprocessor import (
     fixed_priority,
     tardiness,
 )
-from headway.engine.analysis.requests import Rival, donation_bound, longest, priority_bound
+from headway.engine.analysis.requests import (
+    Rival,
+    donation_bound,
+    longest,
+    priority_bound,
+    sections_ahead,
+)
 from headway.engine.analysis.verdicts import OWN, Verdict
 from headway.engine.locks.copies import Move
 from headway.engine.locks.quantities import transfer_ns
@@ -181,7 +187,9 @@ class _Node:
 
     def _by_priority(self, kind: Kind, work: Working, rivals: Sequence[Working]) -> int | None:
         """The longest weaker operation, and the stronger ones meanwhile. A unit that stays free
-        for a stronger peer-to-peer copy costs one more weaker operation each time."""
+        for a stronger peer-to-peer copy costs one more weaker operation each time. Operations go
+        by effective priority, so those of a weaker task count as stronger ones wherever a stronger
+        task may wait for a token that the weaker one holds."""
         copies = "ee" not in kind.engines
         coupled = copies and (kind.peer or self._peers(rivals))
         weaker_ns, longest_ns = 0, 0
@@ -193,8 +201,11 @@ class _Node:
                 longest_ns = max(longest_ns, k.length_ns)
                 if self._may_be_weaker(other, work):
                     weaker_ns = max(weaker_ns, k.length_ns)
+        lent = self._tokens_lacking(work) and any(
+            self._may_be_stronger(other, work) for other in rivals
+        )
         for other in rivals:
-            if not self._may_be_stronger(other, work):
+            if not (lent or self._may_be_stronger(other, work)):
                 continue
             for k in other.kinds:
                 if self._competes(kind, k, peers=coupled):
@@ -203,6 +214,13 @@ class _Node:
         return priority_bound(1, weaker_ns, stronger, self.limit_ns)
 
     # -- tokens ------------------------------------------------------------------------------
+
+    def _tokens_lacking(self, work: Working) -> bool:
+        """Whether a request to the task's allocator may have to wait."""
+        settings, tasks = self.settings[work.task.devices], len(self._rivals(work)) + 1
+        if settings.order == "donation":
+            return sections_ahead(settings, tasks, affinity=self.system.affinity) != 0
+        return tasks > settings.tokens
 
     def _tokens(self, work: Working) -> int | None:
         """What a job waits for its token."""
@@ -213,13 +231,19 @@ class _Node:
             return donation_bound(
                 settings, candidates, work.response_ns, affinity=self.system.affinity
             )
-        weaker = [other.section_ns for other in rivals if self._may_be_weaker(other, work)]
+        # Of the weaker holders only one runs with this job's priority; the others may stand still
+        # until the stronger waiters that came meanwhile lend theirs. So weaker sections may follow
+        # one another, though no weaker one begins while this job waits.
+        weaker_ns = longest(
+            ((other.section_ns, 1) for other in rivals if self._may_be_weaker(other, work)),
+            settings.tokens,
+        )
         stronger = [
             self._rival(other, other.section_ns, 1)
             for other in rivals
             if self._may_be_stronger(other, work)
         ]
-        return priority_bound(settings.tokens, max(weaker, default=0), stronger, self.limit_ns)
+        return priority_bound(settings.tokens, weaker_ns, stronger, self.limit_ns)
 
     def _rival(self, other: Working, length_ns: int, count: int) -> Rival:
         task = other.task

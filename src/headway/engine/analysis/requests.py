@@ -83,9 +83,9 @@ def priority_bound(
     limit_ns: int,
     extra: Callable[[int], int] = lambda window: 0,
 ) -> int | None:
-    """What one request waits for where the strongest waiter is next: the longest section of a
-    weaker task that has just begun, and the stronger ones' sections meanwhile, on all `tokens`
-    places at once. None beyond `limit_ns`."""
+    """What one request waits for where the strongest waiter is next: `weaker_ns` for the sections
+    of weaker tasks that have just begun (the longest, if all holders of tokens progress), and the
+    stronger ones' sections meanwhile, on all `tokens` places at once. None beyond `limit_ns`."""
     window_ns = weaker_ns
     for _ in range(STEPS):
         work_ns = sum(r.requests_in(window_ns) * r.length_ns for r in stronger) + extra(window_ns)

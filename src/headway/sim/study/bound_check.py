@@ -216,7 +216,7 @@ def draw_machine(rng: random.Random) -> GpuSyncPlan:
     system = LockSystem(
         Clusters(cpus, cpus, devices, rng.choice([1, devices])),
         scheduler,
-        rng.choice([1, 2, 3]),
+        rng.choice([1, 2, 3, 4]),
         allocator,
         None,
         rng.choice(["fifo", "priority"]),
@@ -227,7 +227,7 @@ def draw_machine(rng: random.Random) -> GpuSyncPlan:
         Bus(6_000_000_000, 8_000_000_000),
         rng.choice([0, 5_000, 50_000]),
         rng.choice([0, 5_000, 50_000]),
-        rng.choice([0, 10_000]),
+        rng.choice([0, 10_000, 200_000]),
     )
     clusters = [(0, number) for number in range(devices // system.clusters.devices_each)]
     recipe = Recipe(
@@ -235,18 +235,18 @@ def draw_machine(rng: random.Random) -> GpuSyncPlan:
         gpu_tasks=rng.uniform(0.3, 1.0),
         gpu_part=rng.uniform(0.3, 0.9),
         copy_part=rng.uniform(0.0, 0.6),
-        kernels=rng.randint(1, 3),
+        kernels=rng.choice([1, 2, 3, 12]),
         state=rng.choice([0.0, 0.5, 3.0]),
         most=0.6,
     )
     most = min(recipe.tasks * recipe.most, cpus + devices)
     load = rng.uniform(0.05, 0.6) * most
     tasks = draw(rng, recipe, load, system.worst_rate, clusters)
-    together = rng.random() < 0.5
+    within_ns = rng.choice([0, 10_000_000, 1_000_000_000])  # all at once, nearly, or anywhere
     plans = [
         TaskPlan(
             task,
-            0 if together else rng.randrange(task.period_ns),
+            rng.randint(0, min(within_ns, task.period_ns - 1)),
             Variation(
                 shortest=rng.choice([1.0, 1.0, 0.5]),
                 split=rng.random() < 0.5,
