@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headway.engine.model import Task
+from headway.engine.shares import Sharer
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
     """One activation of a task that is over. Everybody who counts jobs or misses counts these."""
 
-    task: Task
+    task: Sharer
     number: int
     """Which of the task's jobs it is. Numbers that are left out were not seen by themselves."""
     begun_ns: int

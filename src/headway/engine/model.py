@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from headway.engine.shares import ANY
+
 if TYPE_CHECKING:
     from headway.engine.choice import Choice
     from headway.engine.parties import Party
@@ -175,6 +177,8 @@ class Task:
         self.beside = 0.0
         """For which part of the time of its jobs less important work may be on the GPU beside it:
         while that is more than nothing, nobody there has to stop for it."""
+        self.shares = ANY
+        """Which share of the multiprocessors it may be given beside others."""
         self.parties: tuple[Party, ...] = ()
         """With whom it stands in the queue, at most two: its user's tasks, its process's."""
         self.steps_back = 0

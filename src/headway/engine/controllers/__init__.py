@@ -1,56 +1,71 @@
-"""Controllers: how much others get beside a task's jobs, moved by what its jobs come to.
+"""Controllers decide what less important tasks get beside more important ones, by misses.
 
-A controller hears of each job that ends and says for which part of the time of the next ones others
-may be on the GPU: 1 is all of it, 0 none. Each task has a controller of its own. One file each,
-found by the decorator.
+A controller hears of each job that ends. From the jobs it works out two numbers that say the same
+in two ways: a *level* for each task, which others have to keep to beside that task's jobs, and a
+*share* for each task, which is what the task may have while others run beside it. The gate uses
+levels (time: at level 0 nobody runs beside the task's jobs), MPS percentages and green contexts use
+shares (space). Both are thousandths of the whole. One controller serves all tasks of a device.
+
+One file each, found by the decorator.
 """
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
-from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar
+
+from headway.engine.registry import Registry
+from headway.engine.shares import WHOLE_PERMILLE, Sharer
 
 if TYPE_CHECKING:
     from headway.engine.jobs import Job
 
-C = TypeVar("C", bound="type[Controller]")
-_REGISTRY: dict[str, type[Controller]] = {}
-
 
 class Controller:
-    """Lets nobody beside the task's jobs, whatever becomes of them."""
+    """Lets nobody beside a task's jobs, whatever becomes of them (`alone`)."""
 
-    name: ClassVar[str] = "alone"
+    name: ClassVar[str]
 
-    @property
-    def level(self) -> float:
-        """For which part of the time of a job others may be on the GPU beside it."""
-        return 0.0
+    def __init__(self) -> None:
+        self.tasks: dict[str, Sharer] = {}
+        """Those that share the device now, by name."""
+
+    def joins(self, task: Sharer) -> None:
+        """The task uses the device from now on."""
+        self.tasks[task.name] = task
+
+    def leaves(self, task: Sharer) -> None:
+        """The task is gone. What was learned of it stays, for it may come back."""
+        self.tasks.pop(task.name, None)
 
     def job_ended(self, job: Job, goal: float) -> None:
-        """A job during which others could be beside it is over. `goal`: by which part of what a job
-        takes alone it may take longer, if it has no deadline."""
+        """A job is over during which others could be beside it; `job.ended_ns` is the time. `goal`:
+        by which part of what a job takes alone it may take longer, if it has no deadline."""
+
+    def level(self, task: Sharer) -> int:
+        """What others may have beside this task's jobs, in thousandths: of the time as of the
+        multiprocessors."""
+        return 0
+
+    def share(self, task: Sharer) -> int:
+        """What this task may have while others run beside it, in thousandths: the least that the
+        more important tasks stand."""
+        levels = [self.level(other) for other in self.above(task)]
+        return task.shares.bound(min(levels, default=WHOLE_PERMILLE))
+
+    def above(self, task: Sharer) -> list[Sharer]:
+        """Who is more important than the task."""
+        return [other for other in self.tasks.values() if other.rank < task.rank]
+
+    def below(self, task: Sharer) -> list[Sharer]:
+        """Who is less important than the task."""
+        return [other for other in self.tasks.values() if other.rank > task.rank]
 
 
-def controller(name: str) -> Callable[[C], C]:
-    """Register a controller under the name that people use."""
-
-    def register(cls: C) -> C:
-        known = _REGISTRY.get(name)
-        if known is not None and known.__qualname__ != cls.__qualname__:
-            raise ValueError(f"two controllers are called {name!r}: {known} and {cls}")
-        cls.name = name
-        _REGISTRY[name] = cls
-        return cls
-
-    return register
+controller: Registry[type[Controller]] = Registry("controller", __name__, "name")
+"""`@controller("aimd")`: register a controller under the name that people use."""
+controller("alone")(Controller)
 
 
 def controllers() -> dict[str, type[Controller]]:
     """Every registered controller by name."""
-    controller("alone")(Controller)
-    for module in pkgutil.iter_modules(__path__):
-        importlib.import_module(f"{__name__}.{module.name}")
-    return _REGISTRY
+    return controller.all()

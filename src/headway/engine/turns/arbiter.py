@@ -285,8 +285,8 @@ class Arbiter:
         job = beside.judge(client, number, report, self.goal_of(client))
         self.engine.tell("job_ended", job, at_ns=now_ns)
         level = beside.level_of(client)
-        if level != job.task.beside:
-            self._stand(client, job.task, level, now_ns)
+        if client.task is not None and level != client.task.beside:
+            self._stand(client, client.task, level, now_ns)
 
     def _stand(self, client: Client, task: Task, level: float, now_ns: int) -> None:
         """The task stands others beside its jobs for such a part of the time. If that is none any

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from headway.engine.jobs import Job
+from headway.engine.shares import WHOLE_PERMILLE
 from headway.engine.turns.client import Client
 from headway.engine.turns.port import JobReport
 
@@ -26,7 +27,7 @@ def level_of(client: Client) -> float:
         return 0.0
     if share is None or share > GPU_BOUND:
         return 0.0
-    return client.company.controller.level
+    return client.company.controller.level(task) / WHOLE_PERMILLE
 
 
 def notice(online: Collection[Client], now_ns: int) -> None:

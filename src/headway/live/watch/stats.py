@@ -213,7 +213,7 @@ class Stats(Observer):
 
     def job_ended(self, job: Job, now_ns: int) -> None:
         """Those that nobody saw count as well: they have numbers."""
-        entry = self.tasks.get(job.task)
+        entry = self.tasks.get(job.task) if isinstance(job.task, Task) else None
         if entry is not None:
             entry.jobs = max(entry.jobs, job.number + 1)
             entry.misses += job.missed
