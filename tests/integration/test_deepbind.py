@@ -55,7 +55,7 @@ def test_a_library_that_uses_a_gpu_finds_the_gate(
 ) -> None:
     app, driver = cuda.SOURCES / "cudaapp.c", str(loader.gpu.built / "libcuda.so.1")
     linked = ["-DLINKED", driver] if way == "linked" else []
-    inner = build(tmp_path / "libapp.so", app, "-Dmain=run", *linked, "-ldl")
+    inner = build(tmp_path / "libapp.so", app, "-Dmain=run", *linked, "-ldl", "-lm")
     library, function = str(inner), "run"
     env: dict[str, object] = {"LINGER": 1}
     if way == "by another":
