@@ -53,14 +53,28 @@ class Quantiles:
 
     def fold(self) -> None:
         """Count the pending samples once there are more than are kept exactly."""
+        if len(self.pending) > EXACT:
+            self.compact()
+
+    def compact(self) -> None:
+        """Count the pending samples now: percentiles are as exact as buckets are from here on."""
         pending = self.pending
-        if len(pending) <= EXACT:
+        if not pending:
             return
         self._buckets.update(_buckets(pending))
         self._count += len(pending)
         self._total += sum(pending)
         self._max = max(self._max, max(pending))
         pending.clear()
+
+    def merge(self, other: Quantiles) -> None:
+        """Count the samples of another stream, too."""
+        self._buckets.update(other._buckets)
+        self._count += other._count
+        self._total += other._total
+        self._max = max(self._max, other._max)
+        self.pending.extend(other.pending)
+        self.fold()
 
     @property
     def count(self) -> int:

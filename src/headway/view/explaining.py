@@ -6,6 +6,7 @@ from typing import Any
 
 from headway.engine.model import BACKGROUND_LEVEL
 from headway.engine.units import NS_PER, format_ns
+from headway.view.advice import about_mps
 
 Facts = dict[str, Any]
 NAMED_CAUSES = 3
@@ -18,6 +19,8 @@ def sentences(facts: Facts) -> list[str]:
     lines = [_now(facts), _lately(facts)]
     if facts.get("gpu_in_jobs") is not None:
         lines.append(_jobs(facts))
+    if advice := about_mps(facts):
+        lines.append(f"Note: {advice}.")
     if facts["note"]:
         lines.append(f"Note: {facts['note']}.")
     return lines

@@ -203,6 +203,9 @@ class Clients:
             channel.socket.shutdown(socket.SHUT_RDWR)
         daemon.loop.close_later(channel.close)
         now_ns = time.monotonic_ns()
+        if channel.task is not None and channel.port is not None:
+            sample(daemon, channel, now_ns)
+            daemon.accounts.ended(channel, daemon.stats.tasks.get(channel.task), now_ns)
         try:
             daemon.arbiter.remove(channel, now_ns)
             daemon.servers.gone(channel, now_ns)

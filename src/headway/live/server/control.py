@@ -13,7 +13,7 @@ from headway.live.identity.launches import life
 from headway.live.identity.wishes import Wish
 from headway.live.server import requests
 from headway.live.server.callers import Answer, Answering, Caller, Callers
-from headway.live.server.report import Report
+from headway.live.server.report import Report, sample
 from headway.live.server.requests import Refusal, Request
 from headway.live.server.sharing import Shared
 from headway.live.watch.explain import explaining
@@ -32,8 +32,8 @@ Result = dict[str, Any]
 
 
 class Control:
-    """Answers `run`, `status`, `explain`, `set`, `trace`, `reload` and `stop`, and hears what
-    programs say of themselves."""
+    """Answers what people and commands ask, one `do_…` for each request, and hears what programs
+    say of themselves."""
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
@@ -97,6 +97,17 @@ class Control:
 
     def do_status(self, request: Request, caller: Caller) -> Answering:
         return self._status.answering()
+
+    def do_account(self, request: Request, caller: Caller) -> Result:
+        """What the programs of one launch of the caller's user came to, also after their end."""
+        daemon, now_ns = self._daemon, time.monotonic_ns()
+        token = requests.text(request, "token") or ""
+        own = [c for c in daemon.directory.with_token(token) if c.peer.uid == caller.peer.uid]
+        tasks = [(c, daemon.stats.tasks[c.task]) for c in own if c.task in daemon.stats.tasks]
+        for channel in own:
+            sample(daemon, channel, now_ns)
+        account = daemon.accounts.of(token, tasks, now_ns)
+        return {"account": None if account is None else account.describe()}
 
     def do_explain(self, request: Request, caller: Caller) -> Answering:
         """Why tasks wait now, and what they waited for."""

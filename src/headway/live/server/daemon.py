@@ -50,6 +50,7 @@ from headway.live.server.loop import Loop, describe_failure, log
 from headway.live.server.scout import Scout
 from headway.live.server.specfile import SpecFile
 from headway.live.server.startup import DaemonError
+from headway.live.watch.accounts import Accounts
 from headway.live.watch.recording import Recordings
 from headway.live.watch.stats import Stats
 from headway.live.wire import paths
@@ -104,6 +105,7 @@ class Daemon:
         self._holdoff_ns = holdoff_ns
         self._bounds = bounds or Bounds()
         self.stats = Stats()
+        self.accounts = Accounts()
         self._observers = (self.stats, self.windows, *observers)
         try:
             self.spec_file = SpecFile(spec_file)

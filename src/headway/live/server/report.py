@@ -19,6 +19,7 @@ from headway.engine.turns.client import Client
 from headway.live.desktop.servers import WindowServer
 from headway.live.gate.channel import Channel
 from headway.live.gate.conduct import describe_away, note
+from headway.live.watch.stats import TaskStats
 from headway.live.wire.protocol import ClientPage
 
 if TYPE_CHECKING:
@@ -174,6 +175,7 @@ def describe_channel(daemon: Daemon, channel: Channel, now_ns: int) -> dict[str,
     reserve = task.reserve
     entry, waits, waiting = stats.tasks[task], stats.waits(task), task.waiting
     requests = daemon.engine.requests_to(task)
+    p50_ns, p99_ns = entry.responses.at(0.5, 0.99)
     return {
         "task": task.name,
         "pid": channel.peer.pid,
@@ -213,9 +215,21 @@ def describe_channel(daemon: Daemon, channel: Channel, now_ns: int) -> dict[str,
         "misses": entry.misses,
         "job_deadline_ns": channel.deadline_ns,
         "job_slowdown": daemon.arbiter.goal_of(channel),
+        "job_p50_ns": p50_ns if entry.responses.count else None,
+        "job_p99_ns": p99_ns if entry.responses.count else None,
+        "slowdown": entry.slowdowns.value,
+        "in_jobs": in_jobs(entry, now_ns),
+        "caused_ns": entry.holds.total_ns + entry.keeps.total_ns,
+        "side_by_side": channel.company.side_by_side,
         "gpu_in_jobs": channel.jobs.usage.gpu_share,
         "beside": task.beside,
     }
+
+
+def in_jobs(entry: TaskStats, now_ns: int) -> float:
+    """For which part of the time since it came the task was in jobs."""
+    lasted_ns = now_ns - entry.since_ns
+    return min(1.0, entry.responses.total / lasted_ns) if lasted_ns > 0 else 0.0
 
 
 def _inherited_from(task: Task, requests: list[Request]) -> list[str]:

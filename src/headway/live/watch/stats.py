@@ -17,6 +17,7 @@ from headway.engine.events import Observer
 from headway.engine.jobs import Job
 from headway.engine.model import Gpu, Group, Task
 from headway.live.watch.window import OTHERS, SHORT_SLOTS, SLOT_NS, SLOTS, Cause, Slot, Window
+from headway.trace.statistics import Quantiles
 
 BUDGET = Cause("budget")
 FREE = Cause("free")
@@ -35,6 +36,23 @@ FRAME_MARK_NS = 500_000_000
 FRAME_MARKS = 4
 MAX_FPS = 100_000
 """What a program says of its frames is believed up to here."""
+
+
+@dataclass(slots=True)
+class Mean:
+    """The mean of numbers that are not kept."""
+
+    total: float = 0.0
+    count: int = 0
+
+    def add(self, value: float, count: int = 1) -> None:
+        """Count a number, or so many whose sum is `value`."""
+        self.total += value
+        self.count += count
+
+    @property
+    def value(self) -> float | None:
+        return self.total / self.count if self.count else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +87,10 @@ class TaskStats:
         self.gpu_ns = 0
         self.wait_ns = 0
         self.jobs = self.misses = 0
+        self.responses = Quantiles()
+        """How long the jobs took that were seen by themselves."""
+        self.slowdowns = Mean()
+        """How much longer they took than alone, as a part of that, where somebody knows."""
         self.frames = 0
         """Those that are believed."""
         self._frames_seen = 0
@@ -217,6 +239,10 @@ class Stats(Observer):
         if entry is not None:
             entry.jobs = max(entry.jobs, job.number + 1)
             entry.misses += job.missed
+            entry.responses.pending.append(job.response_ns)
+            entry.responses.fold()
+            if job.slowdown is not None:
+                entry.slowdowns.add(job.slowdown)
 
     def _last_on(self, gpu: Gpu) -> TaskStats | None:
         return None if gpu.last_task is None else self.tasks.get(gpu.last_task)
@@ -298,6 +324,7 @@ class Stats(Observer):
                 cause = holders[place & _MASK]
                 if cause in causes:
                     causes[cause] += end_ns - begin_ns
+                    cause.total_ns += end_ns - begin_ns
                 else:
                     slot.add_cause(cause, end_ns - begin_ns)
                 end_ns = begin_ns

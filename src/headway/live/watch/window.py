@@ -20,13 +20,15 @@ MAX_CAUSES = 32
 """What one task waited for in one second; more are put together."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Cause:
     """What somebody waits for: the kind, and the task it concerns if any. Each is itself only: they
     are looked up so often that comparing their text would show."""
 
     kind: str
     task: str = ""
+    total_ns: int = 0
+    """For how long tasks waited for this, all together."""
 
 
 OTHERS = Cause("others")
@@ -72,6 +74,7 @@ class Slot:
         causes = self.causes
         if cause not in causes and len(causes) >= MAX_CAUSES:
             cause = OTHERS
+        cause.total_ns += duration_ns
         causes[cause] = causes.get(cause, 0) + duration_ns
 
 

@@ -36,6 +36,7 @@ from headway.view.errors import UserError, say
 @click.option("--require", is_flag=True, help="Fail rather than run unmanaged.")
 @click.option("--no-daemon", is_flag=True, help="Start no daemon if none runs.")
 @click.option("--software-gpu", is_flag=True, help="Make llvmpipe and PoCL one device on one CPU.")
+@click.option("--summary", is_flag=True, help="Say after its end what the program came to.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing.")
 @click.argument(
     "command_line",
@@ -48,6 +49,7 @@ def command(
     require: bool,
     no_daemon: bool,
     software_gpu: bool,
+    summary: bool,
     quiet: bool,
     command_line: tuple[str, ...],
     **wish: str | None,
@@ -55,7 +57,8 @@ def command(
     """Run a program with its GPU work in priority order and within a budget.
 
     The first word that is no option, or follows --, is the program; the rest is its own. It
-    replaces this process, so its exit code, signals and standard input are its own. Without it
+    replaces this process (with --summary it is a child), so its exit code, signals and standard
+    input are its own. Without it
     the exit code is 127 (there is no such program), 126 (it cannot be started), or 2 (an option
     is wrong, or with --require it would run unmanaged).
     """
@@ -82,7 +85,42 @@ def command(
         _check(wish)
         if not quiet:
             say(f"headway: {why}; it runs unmanaged")
+    if summary:
+        _supervise(path, command_line, env)
     start(path, command_line, env)
+
+
+def _supervise(path: str, command_line: tuple[str, ...], env: Mapping[str, str]) -> NoReturn:
+    """Run the program as a child and say, after its end, what it came to."""
+    from headway.view import supervising
+    from headway.view.daemons import folder
+    from headway.view.summary import lines_of
+
+    def tell() -> None:
+        from headway.live.api import client
+
+        name, token = Path(path).name, env.get("HEADWAY_TOKEN", "")
+        if env is os.environ:
+            say(f"headway: {name} ran unmanaged: nothing is known of it")
+            return
+        try:
+            found = client.ask(folder(quiet=True), {"do": "account", "token": token})["account"]
+        except (OSError, client.Refused) as error:
+            say(f"headway: no summary of {name}: {error}")
+            return
+        for line in lines_of(name, found):
+            say(line)
+
+    supervising.run(lambda: _start_or_end(path, command_line, env), then=tell)
+
+
+def _start_or_end(path: str, command_line: tuple[str, ...], env: Mapping[str, str]) -> NoReturn:
+    """Become the program; a child that cannot has said why, and its exit code is the command's."""
+    try:
+        start(path, command_line, env)
+    except UserError as error:
+        say(str(error))
+        os._exit(error.code)
 
 
 def _forget_locale() -> None:

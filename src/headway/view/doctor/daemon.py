@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from headway import __version__
+from headway.view.advice import about_mps
 from headway.view.doctor import Finding, bad, check, ok, warn
 from headway.view.unmanaged import with_vulkan
 
@@ -57,6 +58,9 @@ def daemon() -> Finding:
     if status["restarts"]:
         found = f"{who}; its engine had to start over {status['restarts']} times"
         return warn(found, f"report it, with {folder / 'daemon.log'}")
+    for entry in status["channels"]:
+        if advice := about_mps(entry):
+            return warn(f"{who}; {entry['task']}: {advice}", "headway stop, headway daemon --mps")
     passed = [f"{c['task']} ({c['unknown']})" for c in status["channels"] if c["unknown"]]
     if passed:
         found = f"{who}; GPU functions that are not hooked were found by {', '.join(passed)}"
