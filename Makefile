@@ -7,7 +7,7 @@ STAMP := .venv/.headway
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
 
-$(STAMP): pyproject.toml CMakeLists.txt scripts/setup scripts/install-packages $(wildcard shim/*/*)
+$(STAMP): pyproject.toml CMakeLists.txt scripts/setup scripts/install-packages $(wildcard shim/*/* examples/*.* packaging/*)
 	scripts/setup $(PYTHON)
 	@touch $@
 

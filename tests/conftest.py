@@ -12,6 +12,9 @@ settings.register_profile("ci", derandomize=True, print_blob=True)
 if os.environ.get("CI"):
     settings.load_profile("ci")
 
+os.environ["XDG_CONFIG_HOME"] = "/nonexistent"
+"""Settings of whoever runs the tests are not for the daemons under test."""
+
 signal.signal(signal.SIGINT, signal.default_int_handler)
 """A shell that runs tests in the background has SIGINT ignored, and so would every program under
 test that is to be interrupted."""

@@ -499,6 +499,7 @@ def test_the_rights_of_others_are_read() -> None:
     allowed = parse_spec("""
 [allow]
 uids = [1000]
+users = ["anna"]
 groups = ["video"]
 priority = 5
 channels = 20
@@ -511,7 +512,7 @@ nice = true
 name = "bomb"
 reserve = { capacity = "1ms", period = "10ms", shared = "bombs" }
 """).allowed
-    expected = (1000,), ("video",), 5, 20, ("fifo",), ("bombs",), 3, Fraction(1, 8), True
+    expected = (1000,), ("anna",), ("video",), 5, 20, ("fifo",), ("bombs",), 3, Fraction(1, 8), True
     assert astuple(allowed) == expected
     assert parse_spec("[allow]\n").allowed.limit is None
 

@@ -16,7 +16,7 @@ from headway.engine.reserves import (
     POOL_MARK,
     ReserveSpec,
 )
-from headway.engine.units import format_ns
+from headway.engine.units import DurationError, format_ns, parse_duration
 
 NAME_LENGTH = 200
 
@@ -103,8 +103,37 @@ class ReserveWish:
     """It says so, rather than nothing."""
 
 
+def parse_reserve(text: object, shared: str | None = None) -> ReserveSpec:
+    """Read C/T or C/T:pe or C/T:ae; ValueError says what was expected."""
+    numbers, _, kind = str(text).partition(":")
+    capacity, slash, period = numbers.partition("/")
+    kind = kind or "pe"
+    expected = f'a reserve such as "5ms/20ms" or "5ms/20ms:ae", found {text!r}'
+    if not slash or kind not in KINDS:
+        raise ValueError(f"expected {expected}")
+    try:
+        capacity_ns, period_ns = parse_duration(capacity), parse_duration(period)
+    except DurationError as error:
+        raise ValueError(f"expected {expected} ({error})") from None
+    if not 0 < capacity_ns <= period_ns:
+        raise ValueError(f"expected a capacity above zero and at most the period, found {text!r}")
+    if shared == BACKGROUND:
+        raise ValueError(f"the pool {BACKGROUND!r} belongs to Headway: expected another name")
+    return ReserveSpec(kind, capacity_ns, period_ns, shared)
+
+
 def read_reserve(table: Table) -> ReserveWish:
-    """The `reserve` of a task: a table of numbers, "background" or "none"."""
+    """The `reserve` of a task: "5ms/20ms" as on the command line, a table of numbers, "background"
+    or "none". `shared` names the pool of a reserve that is written in the first way."""
+    found = table.peek("reserve")
+    if isinstance(found, str) and found not in (BACKGROUND, "none"):
+        table.take("reserve")
+        pool = table.string("shared") or None
+        try:
+            return ReserveWish(parse_reserve(found, pool))
+        except ValueError as error:
+            table.bad("reserve", shown(found), str(error).removeprefix("expected "))
+            return ReserveWish()
     if table.peek("reserve") == BACKGROUND:
         table.take("reserve")
         return ReserveWish(background=True)

@@ -54,6 +54,10 @@ class Entry:
     policy: str
     priority: PriorityRule
     reserve: ReserveWish
+    period_ns: int | None = None
+    """How often its jobs come."""
+    deadline_ns: int | None = None
+    """How long a job may take; without one the period."""
     slowdown: float | None = None
     """By which part of what jobs take alone they may take longer, if they have no deadline."""
     chosen: bool = True
@@ -65,6 +69,7 @@ class Allowed:
     """Who beside the owner may be served by a daemon, and how far they may go: `[allow]`."""
 
     uids: tuple[int, ...] = ()
+    users: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     priority: int = DEFAULT_LEVEL
     """The highest priority level they may ask for."""
@@ -89,6 +94,8 @@ class Spec:
     settings: Settings = field(default_factory=Settings)
     entries: tuple[Entry, ...] = ()
     allowed: Allowed = field(default_factory=Allowed)
+    daemon: tuple[tuple[str, str | int | bool], ...] = ()
+    """Options of `headway daemon` that its command line does not give: `[daemon]`."""
 
     def match(self, name: str) -> Entry | None:
         """The first entry for this task name; None means Background."""
@@ -140,15 +147,28 @@ def _read(document: dict[str, Any], report: Report) -> Spec:
             read_policy(table).text,
             read_priority(table),
             read_reserve(table),
+            table.duration("period", 0, least=1) or None,
+            table.duration("deadline", 0, least=1) or None,
             _read_slowdown(table),
             chosen,
         )
         pools.check(entry.reserve.spec, name, table.path)
         table.close()
         entries.append(entry)
+    daemon = _read_daemon(top)
     allowed = _read_allowed(allowed_table, {e.reserve.spec for e in entries})
     top.close()
-    return Spec(settings, tuple(entries), allowed)
+    return Spec(settings, tuple(entries), allowed, daemon)
+
+
+def _read_daemon(top: Table) -> tuple[tuple[str, str | int | bool], ...]:
+    """Which keys there are is known to the command whose options they are."""
+    table = top.table("daemon")
+    found = () if table is None else tuple(table.items())
+    for key, value in found:
+        if table is not None and not isinstance(value, str | int):
+            table.bad(key, shown(value), "what the option takes: text, a number, true or false")
+    return found
 
 
 def _read_slowdown(table: Table) -> float | None:
@@ -171,6 +191,7 @@ def _read_allowed(table: Table | None, reserves: Collection[ReserveSpec | None])
     limit = table.number("limit", -1, least=0, most=100)
     allowed = Allowed(
         tuple(uids),
+        _names(table, "users", None, 'a list of user names such as ["anna"]'),
         _names(table, "groups", None, 'a list of group names such as ["video"]'),
         table.integer("priority", DEFAULT_LEVEL, least=-MAX_LEVEL, most=MAX_LEVEL),
         table.integer("channels", 0, least=1, most=1_000_000) or None,

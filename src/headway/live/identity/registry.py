@@ -82,6 +82,8 @@ class Registry:
                 policy=wish.policy or (entry.policy if entry.chosen else None),
                 priority=wish.priority or entry.priority,
                 reserve=wish.reserve or entry.reserve.spec,
+                period_ns=wish.period_ns or entry.period_ns,
+                deadline_ns=wish.deadline_ns or entry.deadline_ns,
                 slowdown=wish.slowdown or entry.slowdown,
             )
         wish, channel.note = self.rights.within(channel.peer, wish)

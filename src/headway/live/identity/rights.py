@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import grp
 import os
+import pwd
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -54,13 +55,16 @@ class Allow:
 
     @classmethod
     def by(cls, allowed: Allowed) -> Allow:
-        """As a spec file says; a group that this machine does not know allows nobody."""
-        gids = set()
+        """As a spec file says; a name that this machine does not know allows nobody."""
+        uids, gids = set(allowed.uids), set()
+        for name in allowed.users:
+            with contextlib.suppress(KeyError):
+                uids.add(pwd.getpwnam(name).pw_uid)
         for name in allowed.groups:
             with contextlib.suppress(KeyError):
                 gids.add(grp.getgrnam(name).gr_gid)
         return cls(
-            frozenset(allowed.uids),
+            frozenset(uids),
             frozenset(gids),
             allowed.priority,
             allowed.channels or MAX_CHANNELS_PER_USER,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from headway.engine import settings
 from headway.engine.priorities import PriorityRule
-from headway.engine.reserves import BACKGROUND, KINDS, ReserveSpec
-from headway.engine.units import DurationError, parse_duration
+from headway.engine.reserves import ReserveSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,21 +29,7 @@ class Wish:
 
 def parse_reserve(text: str, shared: str | None = None) -> ReserveSpec:
     """Read C/T or C/T:pe or C/T:ae; ValueError says what was expected."""
-    numbers, _, kind = text.partition(":")
-    capacity, slash, period = numbers.partition("/")
-    kind = kind or "pe"
-    expected = f'a reserve such as "5ms/20ms" or "5ms/20ms:ae", found {text!r}'
-    if not slash or kind not in KINDS:
-        raise ValueError(f"expected {expected}")
-    try:
-        capacity_ns, period_ns = parse_duration(capacity), parse_duration(period)
-    except DurationError as error:
-        raise ValueError(f"expected {expected} ({error})") from None
-    if not 0 < capacity_ns <= period_ns:
-        raise ValueError(f"expected a capacity above zero and at most the period, found {text!r}")
-    if shared == BACKGROUND:
-        raise ValueError(f"the pool {BACKGROUND!r} belongs to Headway: expected another name")
-    return ReserveSpec(kind, capacity_ns, period_ns, shared, predict="history")
+    return replace(settings.parse_reserve(text, shared), predict="history")
 
 
 Address = Path | int

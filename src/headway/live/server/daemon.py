@@ -76,6 +76,7 @@ class Daemon:
         folder: Path,
         *,
         spec_file: str | None = None,
+        is_spec_optional: bool = False,
         split_ns: int = DEFAULT_SPLIT_NS,
         window_ns: int = DEFAULT_WINDOW_NS,
         holdoff_ns: int = DEFAULT_HOLDOFF_NS,
@@ -108,7 +109,7 @@ class Daemon:
         self.accounts = Accounts()
         self._observers = (self.stats, self.windows, *observers)
         try:
-            self.spec_file = SpecFile(spec_file)
+            self.spec_file = SpecFile(spec_file, may_be_missing=is_spec_optional)
         except BadInput:
             raise
         except (ValueError, RecursionError) as error:

@@ -13,9 +13,11 @@ MAX_BYTES = 1 << 20
 class SpecFile:
     """A spec file that may change at any moment."""
 
-    def __init__(self, path: str | None) -> None:
-        """The first reading must succeed: OSError, ValueError (BadInput lists every mistake)."""
+    def __init__(self, path: str | None, *, may_be_missing: bool = False) -> None:
+        """The first reading must succeed: OSError, ValueError (BadInput lists every mistake). A
+        file that may be missing says nothing while there is none."""
         self.path = path
+        self._may_be_missing = may_be_missing
         self.problem = ""
         """Why the file as it is now is not the one that counts."""
         self._seen: tuple[int, ...] = ()
@@ -53,6 +55,8 @@ class SpecFile:
 
     def _read(self) -> Spec:
         assert self.path is not None
+        if self._may_be_missing and not self._seen:
+            return Spec()
         data = read_plain(self.path, MAX_BYTES)
         try:
             text = data.decode()

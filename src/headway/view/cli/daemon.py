@@ -6,6 +6,7 @@ import contextlib
 import os
 import socket
 import subprocess
+import sys
 
 import click
 
@@ -14,7 +15,14 @@ from headway.view.files import load_policy_file, read_text
 
 
 @click.command(name="daemon")
-@click.option("--spec", "spec_file", metavar="FILE", help="Policies, priorities and reserves.")
+@click.option(
+    "--spec",
+    "spec_file",
+    metavar="FILE",
+    is_eager=True,
+    callback=lambda context, _, given: _settings(context, given),
+    help="Policies, priorities and reserves; by default the settings, if there are any.",
+)
 @click.option(
     "--load", "loads", multiple=True, metavar="FILE.py", help="Load a policy from a file."
 )
@@ -81,7 +89,11 @@ def command(
     metrics: str | None,
     cpu: int | None,
 ) -> None:
-    """Serve programs that run under Headway, in the foreground."""
+    """Serve programs that run under Headway, in the foreground.
+
+    Options that are not given are those of [daemon] in the spec, or in the settings; headway config
+    path says where these are.
+    """
     from headway.engine.units import DurationError, parse_duration
     from headway.live.desktop.servers import Inherit
     from headway.live.gate.arbiter import Bounds
@@ -91,6 +103,7 @@ def command(
     from headway.live.server.daemon import Daemon
     from headway.live.server.startup import DaemonError
     from headway.live.wire import paths
+    from headway.view import settings
 
     for path in loads:
         load_policy_file(path)
@@ -135,7 +148,8 @@ def command(
                 stack.callback(writer[0].close)
             daemon = Daemon(
                 paths.runtime_folder(),
-                spec_file=spec_file,
+                spec_file=spec_file or str(settings.path()),
+                is_spec_optional=spec_file is None,
                 split_ns=durations_ns["--split"],
                 window_ns=durations_ns["--window"],
                 spin_ns=durations_ns["--spin"],
@@ -160,10 +174,37 @@ def command(
                 daemon.recordings.start(writer[0].dup(), daemon.engine, "trace")
             watched = bool(os.environ.get("WATCHDOG_USEC"))
             daemon.serve(
-                lambda: notify(b"READY=1"), (lambda: notify(b"WATCHDOG=1")) if watched else None
+                lambda: ready(str(paths.runtime_folder())),
+                (lambda: notify(b"WATCHDOG=1")) if watched else None,
             )
     except (DaemonError, OSError) as error:
         raise UserError(f"headway daemon: {error}") from None
+
+
+def _settings(context: click.Context, given: str | None) -> str | None:
+    """The spec's `[daemon]` becomes the defaults of all other options."""
+    from headway.engine.reading import BadInput
+    from headway.view import settings
+
+    if context.resilient_parsing:
+        return given
+    file = settings.path()
+    if given is None:
+        settings.check_owner(file)
+        if not file.exists():
+            return None
+    try:
+        context.default_map = settings.as_defaults(settings.read(given or str(file)))
+    except BadInput as error:
+        raise UserError(str(error)) from None
+    return given
+
+
+def ready(folder: str) -> None:
+    """Tell who started this daemon that programs are served, and a person where."""
+    notify(b"READY=1")
+    if sys.stdout.isatty():
+        click.echo(f"serving programs in {folder}; Ctrl-C stops it")
 
 
 def start_writer(trace: str) -> tuple[socket.socket, subprocess.Popen[bytes]]:
