@@ -4,6 +4,7 @@
  * submission, when the work is about to reach the GPU. The functions are declared in hooks.def. */
 #define _GNU_SOURCE
 #include "device.h"
+#include "follow.h"
 #include "gate.h"
 #include "loader.h"
 #include "own.h"
@@ -183,18 +184,14 @@ static void add_work(struct hw_channel *c, uint32_t method, uint64_t size, bool 
     }
 }
 
-/* Correct the learned rates by what a group really took: each class by the same factor. Quickly down,
- * for a first group pays for compiling; slowly up, for a group may have met a busy machine. */
+/* Correct the learned rates by what a group really took: each class by the same factor. */
 static void learn(struct hw_channel *c, uint64_t took_ns) {
     uint64_t expected = predicted_ns(c);
     for (int i = 0; i < 2; i++) {
         if (!c->class_units[i]) continue;
         uint64_t seen = took_ns * 1024 / (c->class_units[0] + c->class_units[1]);
         if (expected) seen = (uint64_t)((double)c->rate[i] * (double)took_ns / (double)expected);
-        if (!c->rate[i]) c->rate[i] = seen;
-        else if (seen < c->rate[i]) c->rate[i] = (c->rate[i] + seen) / 2;
-        else c->rate[i] = (c->rate[i] * 7 + seen) / 8;
-        if (!c->rate[i]) c->rate[i] = 1;
+        c->rate[i] = hw_follow(c->rate[i], seen);
     }
     c->learned++;
 }

@@ -1,4 +1,5 @@
 #include "costs.h"
+#include "follow.h"
 
 /* Two kinds of work in one place would forget each other for ever, and a program has hundreds of kinds. */
 #define SETS 512
@@ -46,7 +47,6 @@ void hw_cost_add(struct hw_sum *sum, struct hw_cost *cost, uint64_t ns) {
     sum->ns += ns;
 }
 
-/* Half the way down, but little up: a group may have met a busy machine. */
 void hw_cost_learn(const struct hw_sum *sum, struct hw_sight seen, bool doubtful) {
     for (uint32_t i = 0; i < sum->parts; i++) {
         struct hw_cost *c = sum->part[i].of;
@@ -54,11 +54,8 @@ void hw_cost_learn(const struct hw_sum *sum, struct hw_sight seen, bool doubtful
         uint64_t ns = (uint64_t)((double)seen.took_ns * part / sum->part[i].works);
         if (doubtful && ns < hw_cost_of(c, UINT64_MAX)) continue;
         if (c->ns && ns < c->ns && seen.or_more) continue;
-        if (!c->seen || !c->ns) c->ns = ns;
-        else if (ns >= c->ns && seen.or_less) {} /* no news, but it was seen */
-        else if (ns < c->ns) c->ns = (c->ns + ns) / 2;
-        else c->ns = (c->ns * 7 + (ns < 8 * c->ns ? ns : 8 * c->ns)) / 8;
-        if (!c->ns) c->ns = 1;
+        if (!(c->ns && ns >= c->ns && seen.or_less)) /* else it is no news, but it was seen */
+            c->ns = hw_follow(c->seen ? c->ns : 0, ns);
         if (c->seen < HW_KNOWN) c->seen++;
         hw_cost_publish(c);
     }

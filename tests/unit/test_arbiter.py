@@ -52,7 +52,7 @@ class Bench:
         self.checker = Checker()
         observer = Recorder(self.checker.feed)
         self.stats = Stats()
-        self.engine = Engine(observers=[observer, self.stats])
+        self.engine = Engine(observers=[observer, self.stats], cost_model="recent")
         self.arbiter = Arbiter(
             self.engine,
             lambda c: self.granted.append((c.name, c.request.seq)),

@@ -74,11 +74,18 @@ class Drive:
         priority: int | PriorityRule = 0,
         policy: str = "prt",
         reserve: ReserveSpec | None = None,
-        **protocols: bool,
+        pix: bool = False,
+        rix: bool = False,
     ) -> Task:
         rule = Fixed(priority) if isinstance(priority, int) else priority
         task, _ = self.engine.add_task(
-            name, self.engine.now_ns, policy=policy, priority=rule, reserve=reserve, **protocols
+            name,
+            self.engine.now_ns,
+            policy=policy,
+            priority=rule,
+            reserve=reserve,
+            pix=pix,
+            rix=rix,
         )
         return task
 

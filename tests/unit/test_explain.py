@@ -231,6 +231,7 @@ def test_out_of_budget_with_debt(stage: Stage) -> None:
         " of debt to be paid first; it may go in 65 ms.",
         "In the last 10 ms it waited 2 ms in all (half of its groups at most 0, 99 % at most 0, the"
         " longest 0): 100 % for its budget; it had 80 % of the GPU.",
+        "The group is expected to take 8 ms, at most 8 ms (recent).",
     ]
     stage.tick(74.9)
     assert stage.facts(channel, 74.9)["state"] == "budget"

@@ -11,9 +11,9 @@ import pytest
 from headway.engine.choice import parse_policy
 from headway.engine.core import Engine
 from headway.engine.model import Group, Task
-from headway.engine.policies import Policy, PolicyError, policies, policy
+from headway.engine.policies import Policy, policies, policy
 from headway.engine.reading import BadInput, Table
-from headway.engine.registry import Registry
+from headway.engine.registry import ExtensionError, Registry
 from headway.engine.spec import parse_spec
 from headway.sim.outcome import simulate
 from headway.sim.scenario import read_scenario
@@ -140,9 +140,9 @@ def test_a_policy_whose_code_fails_is_named_with_the_hook(hook: str) -> None:
 
     broken = Broken()
     broken.name, broken.breaks = "test-hooks", hook  # type: ignore[misc]
-    with pytest.raises(PolicyError, match=f"policy test-hooks: {hook} failed: "):
+    with pytest.raises(ExtensionError, match=f"policy test-hooks: {hook} failed: "):
         go(Engine(named=[broken]))
-    failures: list[PolicyError] = []
+    failures: list[ExtensionError] = []
     engine = Engine(named=[broken], on_failure=failures.append)
     other = add(engine, "o", "prt")
     engine.submit(Group(other, 0), 0)
@@ -150,7 +150,7 @@ def test_a_policy_whose_code_fails_is_named_with_the_hook(hook: str) -> None:
     assert engine.gpus[0].online, "others go on"
     engine.next_timer_ns()
     if hook != "admits":
-        assert {failure.policy for failure in failures} == {"test-hooks"}
+        assert {failure.name for failure in failures} == {"test-hooks"}
 
 
 def test_weights_are_shares_in_the_simulator() -> None:

@@ -527,3 +527,24 @@ def test_two_greedy_programs_get_what_their_reserves_say(
     assert got == [pytest.approx(percent, abs=1), pytest.approx(100 - percent, abs=1)]
     assert gpu.bench.checker.violations == []
     gpu.bench.close()
+
+
+# -- what turns are expected to cost -----------------------------------------------------------
+
+
+def test_a_turn_is_submitted_with_what_the_last_ones_cost(bench: Books) -> None:
+    """Two programs by turns: one uses 3 ms of each of its turns, the other 1 ms."""
+    one, other = bench.turner("one"), bench.turner("other")
+    expected = []
+    bench.begin(other, 0)
+    for begin_ms in (10, 20, 30):
+        for channel, used_ms, at_ms in ((one, 3, begin_ms), (other, 1, begin_ms + 5)):
+            bench.ask(channel, at_ms * MS)
+            assert channel.task is not None
+            waiting = channel.task.waiting
+            assert waiting is not None
+            expected.append((waiting.predicted_ns / MS, waiting.bound_ns / MS))
+            bench.rest(one if channel is other else other, (at_ms + 1) * MS, last=False)
+            assert is_leased(channel)
+            bench.work(channel, used_ns=used_ms * MS)
+    assert expected[2:] == [(3, 3), (1, 1)] * 2

@@ -40,7 +40,7 @@ class Bench(test_arbiter.Bench):
         self.checker = Checker()
         recorder = Recorder(self.checker.feed)
         named = (Prt(holdoff_ns), Overlap(holdoff_ns))
-        self.engine = Engine(named=named, observers=[recorder])
+        self.engine = Engine(named=named, observers=[recorder], cost_model="recent")
         self.arbiter = Arbiter(
             self.engine, lambda c: self.granted.append((c.name, c.request.seq)), Bounds(HOLD_NS)
         )

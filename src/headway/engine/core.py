@@ -14,7 +14,10 @@ from fractions import Fraction
 
 from headway.engine.admission import Answer, place
 from headway.engine.choice import DEFAULT_POLICY, Choice, parse_policy
+from headway.engine.cost_models import Conditions, CostModel, cost_models
+from headway.engine.cost_models.exact import Exact
 from headway.engine.events import HOOKS, Observer
+from headway.engine.extensions import ExtensionCalls, OnFailure
 from headway.engine.holdoff import HoldOffs
 from headway.engine.inheritance import Links, Request, inherited_rank
 from headway.engine.ledger import Ledger
@@ -29,8 +32,6 @@ from headway.engine.model import (
 )
 from headway.engine.parties import Parties
 from headway.engine.policies import Policy, policies
-from headway.engine.policy_calls import OnFailure, PolicyCalls
-from headway.engine.predictors import Context, Predictor, predictors
 from headway.engine.priorities import Fixed, PriorityRule
 from headway.engine.queue import GROUP, ReadyQueue
 from headway.engine.reserves import BACKGROUND, DEFAULT_BACKGROUND, Reserve, ReserveSpec
@@ -48,13 +49,15 @@ class Engine:
         gpus: int = 1,
         limit: Fraction | None = None,
         background: ReserveSpec = DEFAULT_BACKGROUND,
-        named: Iterable[Policy | Predictor] = (),
+        named: Iterable[Policy | CostModel] = (),
         observers: Iterable[Observer] = (),
         now_ns: int = 0,
+        cost_model: str = Exact.name,
         on_failure: OnFailure | None = None,
     ) -> None:
-        """`named` are policies and predictors with settings of their own; others get defaults.
-        `on_failure` hears of a policy whose code fails; without, the error is raised."""
+        """`named` are policies and cost models with settings of their own; others get defaults.
+        `cost_model` predicts for tasks that name none. `on_failure` hears of a policy or a cost
+        model whose code fails; without, the error is raised."""
         self.now_ns = now_ns
         self.gpus = [Gpu(index) for index in range(gpus)]
         self._only_gpu = self.gpus[0] if gpus == 1 else None
@@ -62,17 +65,18 @@ class Engine:
         self.tasks: dict[str, Task] = {}
         self.holdoffs = HoldOffs()
         self._policies: dict[str, Policy] = {}
-        self._predictors: dict[str, Predictor] = {}
+        self._cost_models: dict[str, CostModel] = {}
+        self._default_model = cost_model
         for item in named:
             if isinstance(item, Policy):
                 self._policies[item.name] = item
                 self.holdoffs.add(item)
             else:
-                self._predictors[item.name] = item
+                self._cost_models[item.name] = item
         self._links: dict[Task, Links] = {}
         self._requests = 0
         self._order = 0
-        self.ask = PolicyCalls(self, on_failure)
+        self.ask = ExtensionCalls(self, on_failure)
         self.queue = ReadyQueue(self.ask.key)
         self._parties = Parties()
         self._entries = self.queue.entries
@@ -113,11 +117,12 @@ class Engine:
             self.holdoffs.add(self._policies[name])
         return self._policies[name]
 
-    def predictor(self, name: str) -> Predictor:
-        """The predictor of this name, one instance for all its tasks."""
-        if name not in self._predictors:
-            self._predictors[name] = predictors()[name]()
-        return self._predictors[name]
+    def cost_model(self, name: str | None = None) -> CostModel:
+        """The cost model of this name for a further task; None: the engine's usual one."""
+        name = name or self._default_model
+        if name not in self._cost_models:
+            self._cost_models[name] = cost_models()[name]()
+        return self._cost_models[name].for_task()
 
     def add_task(
         self,
@@ -130,16 +135,20 @@ class Engine:
         period_ns: int | None = None,
         pix: bool = False,
         rix: bool = False,
+        predict: str | None = None,
     ) -> tuple[Task, Answer]:
         """Make a task known; the answer says whether its reserve was admitted.
 
-        `pix` and `rix` matter for servers: which protocols its clients' requests follow.
+        `predict` names the task's cost model, which an AE reserve may replace by its own. `pix` and
+        `rix` matter for servers: which protocols its clients' requests follow.
         """
         if name in self.tasks:
             raise ValueError(f"a task called {name!r} exists already")
         self.now_ns = now_ns
         choice = parse_policy(policy) if isinstance(policy, str) else policy
-        task = Task(name, self._order, self.policy(choice.name), choice, priority or Fixed())
+        model = self.cost_model(predict)
+        rule = priority or Fixed()
+        task = Task(name, self._order, self.policy(choice.name), choice, rule, model)
         self._order += 1
         task.period_ns = period_ns
         self.tasks[name] = task
@@ -168,6 +177,7 @@ class Engine:
     def make_background(self, task: Task, now_ns: int) -> None:
         """Put a task among those that nobody vouched for."""
         self.now_ns = now_ns
+        self._set_cost_model(task, None)
         self._join(task, self.ledger.background(now_ns))
         self.set_priority(task, Fixed(BACKGROUND_LEVEL), now_ns)
 
@@ -259,6 +269,7 @@ class Engine:
         self.now_ns = now_ns
         current = task.reserve
         if spec is None:
+            self._set_cost_model(task, None)
             self._join(task, None)
             self._refresh_rank(task)
             return Answer(True)
@@ -274,7 +285,7 @@ class Engine:
                     self.make_background(task, now_ns)
                 return answer
             gpu = answer.gpu
-        self._set_predictor(task, spec)
+        self._set_cost_model(task, spec)
         if spec.shared is None and current is not None and not current.shared:
             self.ledger.change(current, spec, now_ns)
         elif pool is None:
@@ -297,7 +308,7 @@ class Engine:
             self.ledger.change(pool, spec, now_ns)
             pool.gpu = answer.gpu
             for task in [member for member in pool.members if member.alive]:
-                self._set_predictor(task, spec)
+                self._set_cost_model(task, spec)
                 self._refresh_rank(task)
         return answer
 
@@ -317,19 +328,28 @@ class Engine:
             self.ledger.join(task, reserve, self._requests_of(task), self.now_ns)
             self._refresh_plain(task)
 
-    def _set_predictor(self, task: Task, spec: ReserveSpec) -> None:
-        task.predictor = self.predictor(spec.predict) if spec.kind == "ae" else None
-        self._refresh_plain(task)
-        if task.predictor is not None and task.waiting is not None:
-            self._predict(task.waiting, task.predictor)
+    def _set_cost_model(self, task: Task, spec: ReserveSpec | None) -> None:
+        """Have an AE reserve's cost model predict for the task, or else the task's own."""
+        model, asks = task.own_model, spec is not None and spec.kind == "ae"
+        if spec is not None and asks:
+            same = task.cost_model.name == spec.predict
+            model = task.cost_model if same else self.cost_model(spec.predict)
+        changes = model is not task.cost_model
+        task.use_cost_model(model)
+        if (asks or changes) and task.waiting is not None:
+            self._predict(task.waiting)
             self.tell("predicted", task.waiting)
 
-    def _predict(self, group: Group, predictor: Predictor) -> None:
-        gpu = group.task.last_gpu or self.gpus[0]
-        switches = gpu.last_task is not None and gpu.last_task is not group.task
-        context = Context(switches, group.exact_ns)
-        group.prediction = predictor.predict(group.signature, context)
-        group.predicted_ns = group.prediction.cost_ns
+    def _predict(self, group: Group) -> None:
+        """Ask the task's cost model what a group will cost that was submitted just now."""
+        task = group.task
+        if task.learner is None:
+            group.predicted_ns = group.bound_ns = group.exact_ns
+        elif group.signature is not None:
+            gpu = task.last_gpu or self.gpus[0]
+            switches = gpu.last_task is not None and gpu.last_task is not task
+            conditions = Conditions(gpu.index, task.share_permille, switches)
+            group.predicted_ns, group.bound_ns = self.ask.predict(group, conditions)
 
     def advance(self, now_ns: int, until_ns: int | None = None) -> None:
         """Replenish what is due by now, or only what was due by an earlier instant: what was
@@ -352,7 +372,6 @@ class Engine:
             and not task.policy.orders
             and not task.policy.listens
             and task.reserve is None
-            and task.predictor is None
             and not task.rule.per_group
         )
 
@@ -435,6 +454,8 @@ class Engine:
         self.now_ns = now_ns
         group.submitted_ns = group.ready_ns = now_ns
         task.waiting = group
+        if task.learner is not None:
+            self._predict(group)
         if task.plain and self.queue.short:
             for call in self._on_submitted:
                 call(group, now_ns)
@@ -443,8 +464,6 @@ class Engine:
             for party in task.parties:
                 party.ready += 1
             return
-        if task.predictor is not None:
-            self._predict(group, task.predictor)
         for call in self._on_submitted:
             call(group, now_ns)
         group.policy = task.policy
@@ -608,6 +627,10 @@ class Engine:
         executed_ns = now_ns - started_ns
         task.gpu_ns += executed_ns
         executed_ns += group.overhead_ns
+        if task.learner is not None and group.signature is not None:
+            self.ask.observe(
+                group, Conditions(gpu.index, task.share_permille, group.switched), executed_ns
+            )
         if not task.plain:
             if self.ledger.timers and self.ledger.timers[0][0] < now_ns:
                 self.ledger.advance(now_ns - 1)  # the driver is late: those boundaries came first
@@ -636,6 +659,3 @@ class Engine:
             raise ValueError(f"{group} ran for {executed_ns} ns, and paid for {group.charged_ns}")
         if task.reserve is not None:
             self.ledger.charge(task.reserve, executed_ns - group.charged_ns, self.now_ns)
-        if group.prediction is not None and task.predictor is not None:
-            context = Context(group.switched, group.exact_ns)
-            task.predictor.observe(group.prediction, executed_ns, context)

@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from headway.engine.shares import ANY
+from headway.engine.cost_models import NO_FEATURES
+from headway.engine.shares import ANY, WHOLE_PERMILLE
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from headway.engine.choice import Choice
+    from headway.engine.cost_models import CostModel, Signature
     from headway.engine.parties import Party
     from headway.engine.policies import Policy
-    from headway.engine.predictors import Prediction, Predictor, Signature
     from headway.engine.priorities import PriorityRule
     from headway.engine.reserves import Reserve
 
@@ -64,10 +67,12 @@ class Group:
     """
 
     __slots__ = (
+        "bound_ns",
         "charged_ns",
         "deadline_ns",
         "dispatched_ns",
         "exact_ns",
+        "features",
         "finished_ns",
         "frame",
         "gpu",
@@ -75,7 +80,6 @@ class Group:
         "overhead_ns",
         "policy",
         "predicted_ns",
-        "prediction",
         "ready_ns",
         "released_ns",
         "signature",
@@ -103,6 +107,7 @@ class Group:
         signature: Signature = (),
         frame: bool = False,
         released_ns: int | None = None,
+        features: Mapping[str, int] = NO_FEATURES,
     ) -> None:
         self.task = task
         self.index = index
@@ -110,6 +115,9 @@ class Group:
         """The true cost where the driver knows it, as the simulator does; `exact` looks at it."""
         self.deadline_ns = deadline_ns
         self.signature = signature
+        """The kind of work: equal means the same. None: no kind; nobody predicts or learns it."""
+        self.features = features
+        """Named amounts, such as pixels or bytes, that a cost model may go by."""
         self.frame = frame
         """The program shows a frame when this group is done."""
         self.released_ns = released_ns
@@ -122,8 +130,10 @@ class Group:
         """The policy that heard of the group's submission, and hears how it goes on."""
         self.overhead_ns = 0
         """Decision and switch of context just before it started, as far as they are charged."""
-        self.predicted_ns = 0
-        self.prediction: Prediction | None = None
+        self.predicted_ns = exact_ns
+        """What the task's cost model expects; until a model was asked, the exact cost."""
+        self.bound_ns = exact_ns
+        """What the group will hardly exceed, by the same model."""
 
     def __repr__(self) -> str:
         return f"<group {self.task.name}#{self.index}>"
@@ -144,7 +154,13 @@ class Task:
     """What has a priority, a policy and perhaps a reserve."""
 
     def __init__(
-        self, name: str, order: int, policy: Policy, choice: Choice, rule: PriorityRule
+        self,
+        name: str,
+        order: int,
+        policy: Policy,
+        choice: Choice,
+        rule: PriorityRule,
+        cost_model: CostModel,
     ) -> None:
         self.name = name
         self.order = order
@@ -157,7 +173,11 @@ class Task:
         self.reserve: Reserve | None = None
         self.debt_ns = 0
         """Debt of a reserve it no longer has; the next one takes it over."""
-        self.predictor: Predictor | None = None
+        self.own_model = cost_model
+        """Predicts what the task's groups cost, unless an AE reserve names another cost model."""
+        self.use_cost_model(cost_model)
+        self.share_permille = WHOLE_PERMILLE
+        """How many thousandths of the device's multiprocessors the task may use now."""
         self.base_rank: Rank = 0
         """From the task's own priority rule."""
         self.rank: Rank = 0
@@ -165,7 +185,7 @@ class Task:
         self.key: int = 0
         """Place in the ready queue: the rank, or what the policy said when it was asked last."""
         self.plain = False
-        """No reserve, no prediction, a rank that stays, and a policy that goes by rank, listens to
+        """No reserve, a rank that stays, and a policy that goes by rank, listens to
         nothing and takes any idle GPU and only an idle one: the engine may take the short way. It
         keeps this up to date."""
         self.waiting: Group | None = None
@@ -188,6 +208,12 @@ class Task:
     def parameters(self) -> Any:
         """What the policy's `read_task` made of the parameters, as in `wfq:weight=3`."""
         return self.choice.parameters
+
+    def use_cost_model(self, model: CostModel) -> None:
+        """Have this model predict what the task's groups cost."""
+        self.cost_model = model
+        self.learner = model if model.learns else None
+        """The cost model, if it has to be asked about each group and told of each."""
 
     @property
     def priority(self) -> int:

@@ -1,4 +1,4 @@
-"""What is found by its name: policies, predictors, programs, checks of the machine.
+"""What is found by its name: policies, cost models, controllers, programs, checks of the machine.
 
 Each is one file in a package, and a decorator is all that makes it known:
 
@@ -16,8 +16,23 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
+import traceback
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
+
+
+class ExtensionError(Exception):
+    """The code of a policy or a cost model failed; str() is a line for whoever wrote it."""
+
+    def __init__(self, what: str, name: str, hook: str, error: Exception) -> None:
+        """`what` has failed, in its method `hook`."""
+        self.what = what
+        self.name = name
+        frames = traceback.extract_tb(error.__traceback__)
+        where = f" ({frames[-1].filename}:{frames[-1].lineno})" if len(frames) > 1 else ""
+        found = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        super().__init__(f"{what} {name}: {hook} failed: {found}{where}")
+
 
 T = TypeVar("T")
 C = TypeVar("C")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from headway.engine.cost_models import CostModel, cost_models
+from headway.engine.cost_models.exact import Exact
 from headway.engine.policies import Policy, policies
-from headway.engine.predictors import Predictor, predictors
 from headway.engine.priorities import Fixed, PriorityRule, parse_priority
 from headway.engine.reading import Path, Report, Table, shown
 from headway.engine.reserves import (
@@ -28,8 +29,8 @@ class Settings:
     limit: Fraction | None = None
     """How much of the GPU may be reserved, 1 being all of it; None: admission control is off."""
     background: ReserveSpec = DEFAULT_BACKGROUND
-    named: tuple[Policy | Predictor, ...] = ()
-    """Policies and predictors that were given settings of their own."""
+    named: tuple[Policy | CostModel, ...] = ()
+    """Policies and cost models that were given settings of their own."""
 
 
 def read_settings(top: Table) -> Settings:
@@ -47,8 +48,8 @@ def read_settings(top: Table) -> Settings:
         _check_capacity(table, capacity_ns, period_ns)
         background = ReserveSpec("pe", capacity_ns, period_ns, shared=BACKGROUND)
         table.close()
-    named: list[Policy | Predictor] = []
-    for key, known in (("policy", policies()), ("predict", predictors())):
+    named: list[Policy | CostModel] = []
+    for key, known in (("policy", policies()), ("predict", cost_models())):
         outer = top.table(key)
         if outer is None:
             continue
@@ -122,15 +123,22 @@ def parse_reserve(text: object, shared: str | None = None) -> ReserveSpec:
     return ReserveSpec(kind, capacity_ns, period_ns, shared)
 
 
-def read_reserve(table: Table) -> ReserveWish:
+def read_predict(table: Table) -> str | None:
+    """The `predict` of a task: the cost model for its groups; None: the usual one."""
+    return table.choice("predict", cost_models(), "") or None
+
+
+def read_reserve(table: Table, predict: str | None = None) -> ReserveWish:
     """The `reserve` of a task: "5ms/20ms" as on the command line, a table of numbers, "background"
-    or "none". `shared` names the pool of a reserve that is written in the first way."""
+    or "none". `shared` names the pool of a reserve that is written in the first way. `predict` is
+    what the task says of its cost model; an AE reserve in a table may name another one."""
     found = table.peek("reserve")
     if isinstance(found, str) and found not in (BACKGROUND, "none"):
         table.take("reserve")
         pool = table.string("shared") or None
         try:
-            return ReserveWish(parse_reserve(found, pool))
+            spec = parse_reserve(found, pool)
+            return ReserveWish(replace(spec, predict=predict or spec.predict))
         except ValueError as error:
             table.bad("reserve", shown(found), str(error).removeprefix("expected "))
             return ReserveWish()
@@ -150,11 +158,11 @@ def read_reserve(table: Table) -> ReserveWish:
     shared = inner.string("shared") or None
     if shared == BACKGROUND:
         inner.bad("shared", repr(BACKGROUND), "another name: this one belongs to Headway")
-    predict = inner.choice("predict", predictors(), "exact")
+    model = inner.choice("predict", cost_models(), predict or Exact.name)
     inner.close()
     if before == len(table.report.problems):
         _check_capacity(inner, capacity_ns, period_ns)
-    return ReserveWish(ReserveSpec(kind, capacity_ns, period_ns, shared, predict))
+    return ReserveWish(ReserveSpec(kind, capacity_ns, period_ns, shared, model))
 
 
 class Pools:

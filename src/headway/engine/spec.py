@@ -35,6 +35,7 @@ from headway.engine.settings import (
     ReserveWish,
     Settings,
     read_name,
+    read_predict,
     read_priority,
     read_reserve,
     read_settings,
@@ -62,6 +63,8 @@ class Entry:
     """By which part of what jobs take alone they may take longer, if they have no deadline."""
     chosen: bool = True
     """The policy stands in the spec: it is not what counts where none does."""
+    predict: str | None = None
+    """The cost model of the tasks' groups; None: the usual one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,15 +145,17 @@ def _read(document: dict[str, Any], report: Report) -> Spec:
     for table in top.tables("task"):
         name = read_name(table, taken)
         chosen = "policy" in table
+        predict = read_predict(table)
         entry = Entry(
             name,
             read_policy(table).text,
             read_priority(table),
-            read_reserve(table),
+            read_reserve(table, predict),
             table.duration("period", 0, least=1) or None,
             table.duration("deadline", 0, least=1) or None,
             _read_slowdown(table),
             chosen,
+            predict,
         )
         pools.check(entry.reserve.spec, name, table.path)
         table.close()

@@ -63,12 +63,13 @@ def _add(engine: Engine, plan: TaskPlan, spec: Spec | None) -> tuple[Task, Answe
     program = plan.program
     pix = isinstance(program, Server) and program.pix
     rix = isinstance(program, Server) and program.rix
-    policy, priority, wish = plan.policy, plan.priority, plan.reserve
+    policy, priority, wish, predict = plan.policy, plan.priority, plan.reserve, plan.predict
     if spec is not None:
         entry = spec.match(plan.name)
         if entry is None:
             return engine.add_background_task(plan.name, 0), Answer(True)
         policy, priority, wish = entry.policy, entry.priority, entry.reserve
+        predict = entry.predict
     if wish.background:
         return engine.add_background_task(plan.name, 0, policy=policy), Answer(True)
     return engine.add_task(
@@ -80,6 +81,7 @@ def _add(engine: Engine, plan: TaskPlan, spec: Spec | None) -> tuple[Task, Answe
         period_ns=program.period_ns,
         pix=pix,
         rix=rix,
+        predict=predict,
     )
 
 

@@ -25,6 +25,7 @@ from headway.engine.settings import (
     ReserveWish,
     Settings,
     read_name,
+    read_predict,
     read_priority,
     read_reserve,
     read_settings,
@@ -51,6 +52,8 @@ class TaskPlan:
     priority: PriorityRule
     reserve: ReserveWish
     program: Program
+    predict: str | None = None
+    """The cost model of its groups; None: the usual one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,12 +212,13 @@ def _read_task(table: Table, names: dict[str, Any], seed: int) -> TaskPlan:
     name = read_name(table, names)
     policy = read_policy(table).text
     priority = read_priority(table)
-    wish = read_reserve(table)
+    predict = read_predict(table)
+    wish = read_reserve(table, predict)
     server = table.string("server") or None
     program = _read_program(table, seed ^ zlib.crc32(name.encode()))
     program.server = server
     table.close()
-    return TaskPlan(name, policy, priority, wish, program)
+    return TaskPlan(name, policy, priority, wish, program, predict)
 
 
 def _read_program(table: Table, seed: int) -> Program:

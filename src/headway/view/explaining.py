@@ -23,6 +23,8 @@ def sentences(facts: Facts) -> list[str]:
         lines.append(f"Note: {advice}.")
     if facts["note"]:
         lines.append(f"Note: {facts['note']}.")
+    if facts["expected"] is not None and facts["expected"]["cost_ns"]:
+        lines.append(_expected(facts["expected"]))
     return lines
 
 
@@ -35,6 +37,12 @@ def _jobs(facts: Facts) -> str:
         return f"{waits}; less important programs may run beside it."
     part = percent(facts["beside"])
     return f"{waits}; less important programs may run beside it for {part} of that."
+
+
+def _expected(expected: Facts) -> str:
+    """What the group or turn that waits will cost, by the task's cost model."""
+    cost, bound = rough(expected["cost_ns"]), rough(expected["bound_ns"])
+    return f"The group is expected to take {cost}, at most {bound} ({expected['model']})."
 
 
 def rough(duration_ns: int) -> str:

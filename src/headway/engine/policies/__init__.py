@@ -8,7 +8,6 @@ admitted goes, and the question is put again until nobody is admitted.
 
 from __future__ import annotations
 
-import traceback
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headway.engine.registry import Registry
@@ -101,17 +100,6 @@ class Policy:
 
     def removed(self, task: Task, engine: Engine) -> None:
         """A task is gone, or has another policy now; nothing more is said of it or its groups."""
-
-
-class PolicyError(Exception):
-    """The code of a policy failed; str() is a line for whoever wrote it."""
-
-    def __init__(self, policy: Policy, hook: str, error: Exception) -> None:
-        self.policy = policy.name
-        frames = traceback.extract_tb(error.__traceback__)
-        where = f" ({frames[-1].filename}:{frames[-1].lineno})" if len(frames) > 1 else ""
-        what = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        super().__init__(f"policy {policy.name}: {hook} failed: {what}{where}")
 
 
 class HoldOff(Policy):

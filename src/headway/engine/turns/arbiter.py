@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from headway.engine.core import Engine
+from headway.engine.cost_models import Signature
 from headway.engine.model import Group, Lease, Task
-from headway.engine.predictors import Signature
 from headway.engine.profile import DeviceProfile
 from headway.engine.turns import beside, early_gate, ends, leases
 from headway.engine.turns.client import Client
@@ -30,6 +30,14 @@ from headway.engine.turns.long_pieces import LongPieces
 from headway.engine.turns.online import Online
 from headway.engine.turns.port import JobReport
 from headway.engine.turns.windows import DEFAULT_WINDOW_NS
+
+A_TURN: Final = 0
+"""What a turn has for a hash: all turns of a program are of one kind."""
+
+
+def _signature(client: Client, said: Signature) -> Signature:
+    """The kind of a group: equal hashes of different programs mean different kinds of work."""
+    return (*client.owner, said)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +225,7 @@ class Arbiter:
                 self.online.settle(now_ns)
                 self._heed(client, self.conduct.asks(client, now_ns), now_ns)
                 self._close_gates(client)
-                self._submit(client, 0, now_ns)
+                self._submit(client, A_TURN, now_ns)
                 self._job_asks(client, now_ns)
             elif not busy and ends.rests(client, port, now_ns):
                 client.request.asks, changed = asks, True
@@ -312,8 +320,7 @@ class Arbiter:
         if task.waiting is not None:
             self.engine.withdraw(task, now_ns)
         self.engine.advance(now_ns)
-        # Equal hashes of different programs are different groups.
-        signature = (*client.owner, said)
+        signature = _signature(client, said)
         deadline_ns = None if client.deadline_ns is None else now_ns + client.deadline_ns
         group = Group(task, client.request.index, deadline_ns=deadline_ns, signature=signature)
         client.request.index += 1
@@ -483,7 +490,7 @@ class Arbiter:
             return
         if port.asks != holder.request.asks or not ends.is_over(holder, now_ns):
             holder.request.asks = port.asks
-            self._submit(holder, 0, now_ns)
+            self._submit(holder, A_TURN, now_ns)
 
     def _part_beside(self, client: Client, now_ns: int) -> None:
         """Turns that were taken back for this one's job, which went beside them and is over. What
@@ -514,7 +521,9 @@ class Arbiter:
                 return
             if leases.patience_ends_ns(self.engine, client) <= now_ns:
                 return
-        client.group = Lease(task, client.request.index)
+        # A lease without turns lasts for groups of many kinds, so nobody predicts its cost.
+        signature = _signature(client, A_TURN) if client.turns else None
+        client.group = Lease(task, client.request.index, signature=signature)
         client.request.index += 1
         self.engine.submit(client.group, now_ns)
         decided = self.engine.dispatch(now_ns)

@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from headway.engine.core import Engine
+from headway.engine.cost_models.exact import Exact
+from headway.engine.cost_models.history import History
 from headway.engine.model import Task
 from headway.engine.reserves import ReserveSpec
 from headway.engine.settings import describe
@@ -99,6 +101,7 @@ class Registry:
             period_ns=wish.period_ns,
             pix=pix,
             rix=rix,
+            predict=None if entry is None or entry.predict == Exact.name else entry.predict,
         )
         self.set_goals(channel, wish)
         if wish.reserve is not None:
@@ -195,7 +198,7 @@ class Registry:
         whether its numbers are the user's to choose."""
         shared = spec.shared or f"{channel.name}.{channel.peer.pid}"
         spec, own = self.rights.pool_of(channel.peer.uid, replace(spec, shared=shared))
-        predict = "history" if spec.predict == "exact" else spec.predict
+        predict = History.name if spec.predict == Exact.name else spec.predict
         return replace(spec, predict=predict), own
 
     def _reserve(self, channel: Channel, task: Task, spec: ReserveSpec, now_ns: int) -> None:

@@ -18,15 +18,17 @@ from pathlib import Path
 
 from headway.engine.choice import DEFAULT_POLICY
 from headway.engine.core import Engine
+from headway.engine.cost_models import CostModel
+from headway.engine.cost_models.recent import Recent
 from headway.engine.events import Observer
 from headway.engine.locks.system import LockSystem
 from headway.engine.model import Task
-from headway.engine.policies import Policy, PolicyError
+from headway.engine.policies import Policy
 from headway.engine.policies.ht import Ht
 from headway.engine.policies.overlap import Overlap
 from headway.engine.policies.prt import Prt
-from headway.engine.predictors import Predictor
 from headway.engine.reading import BadInput
+from headway.engine.registry import ExtensionError
 from headway.engine.spec import Spec
 from headway.engine.turns.conduct import Conduct
 from headway.engine.turns.windows import DEFAULT_SPLIT_NS, DEFAULT_WINDOW_NS, Windows
@@ -115,6 +117,7 @@ class Daemon:
         except (ValueError, RecursionError) as error:
             raise DaemonError(str(error)) from None
         self.failed_policies: dict[str, str] = {}
+        self.failed_cost_models: dict[str, str] = {}
         """Policies whose code failed, and how."""
         self.recordings = Recordings()
         self.channels: dict[int, Channel] = {}
@@ -170,7 +173,8 @@ class Daemon:
             named=_with_holdoff(spec, self._holdoff_ns),
             observers=(*self._observers, *self.recordings.observers()),
             now_ns=time.monotonic_ns(),
-            on_failure=self._policy_failed,
+            cost_model=Recent.name,
+            on_failure=self._extension_failed,
         )
 
     def _new_arbiter(self) -> Arbiter:
@@ -178,12 +182,16 @@ class Daemon:
         made.lines, made.expel = self._lines, self.clients.expel
         return made
 
-    def _policy_failed(self, failure: PolicyError) -> None:
-        """Its tasks get another policy as soon as the engine is done with what it does now."""
-        if failure.policy not in self.failed_policies:
-            log(f"{failure}; its tasks run under {DEFAULT_POLICY} from now on")
-            self.failed_policies[failure.policy] = str(failure)
-        self._policies_fail = True
+    def _extension_failed(self, failure: ExtensionError) -> None:
+        """Log a failure once. Tasks of a policy get another policy as soon as the engine is done
+        with what it does now; those of a cost model have another one already."""
+        failed = self.failed_policies if failure.what == "policy" else self.failed_cost_models
+        if failure.name not in failed:
+            instead = DEFAULT_POLICY if failure.what == "policy" else Recent.name
+            log(f"{failure}; its tasks go on with {instead}")
+            failed[failure.name] = str(failure)
+        if failure.what == "policy":
+            self._policies_fail = True
 
     def _replace_policies(self, now_ns: int) -> None:
         self._policies_fail = False
@@ -452,7 +460,7 @@ class Daemon:
             self.doubt(error)
 
 
-def _with_holdoff(spec: Spec, holdoff_ns: int) -> tuple[Policy | Predictor, ...]:
+def _with_holdoff(spec: Spec, holdoff_ns: int) -> tuple[Policy | CostModel, ...]:
     """The spec's settings; policies it says nothing of get the daemon's hold-off."""
     given = {item.name for item in spec.settings.named}
     ours = [cls(holdoff_ns) for cls in (Prt, Ht, Overlap) if cls.name not in given]

@@ -105,6 +105,7 @@ class _Case:
             "share": self._share(self.channel),
             "waiting_ns": None if waiting is None else now_ns - waiting.submitted_ns,
             "why": None if waiting is None else self._why(waiting),
+            "expected": None if waiting is None else self._expected(waiting),
             "reserve": None if task.reserve is None else self._reserve(task.reserve),
             "span_ns": self.stats.span_ns(now_ns),
             "waited_ns": causes.total(),
@@ -176,6 +177,13 @@ class _Case:
         needed_ns = max(waiting.predicted_ns, 1) if reserve.spec.kind == "ae" else 1
         periods = max(1, -(-(needed_ns - reserve.budget_ns) // reserve.capacity_ns))
         return reserve.next_ns + (periods - 1) * reserve.period_ns - self.now_ns
+
+    def _expected(self, waiting: Group) -> dict[str, Any]:
+        return {
+            "model": self.task.cost_model.name,
+            "cost_ns": waiting.predicted_ns,
+            "bound_ns": waiting.bound_ns,
+        }
 
     def _reserve(self, reserve: Reserve) -> dict[str, Any]:
         waiting = self.task.waiting

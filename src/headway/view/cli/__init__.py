@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from headway import __version__
-from headway.engine.policies import PolicyError
 from headway.engine.reading import BadInput
+from headway.engine.registry import ExtensionError
 from headway.view.cli import mistakes, streams
 from headway.view.cli.groups import Group, print_help_if_bare
 from headway.view.errors import BAD_INPUT, FAILED, INTERRUPTED, UserError, say
@@ -28,7 +28,7 @@ COMMANDS = {
     "locks": "Run a token allocator alone and show who gets what when.",
     "papers": "Run the papers' experiments and check their claims.",
     "plot": "Draw a trace as vector pictures.",
-    "policies": "List policies, priority rules, predictors and programs.",
+    "policies": "List policies, priority rules, cost models and programs.",
     "ps": "List the programs that the daemon serves.",
     "report": "Show a trace as a page for the browser.",
     "replay": "Simulate a recorded run under other policies.",
@@ -103,7 +103,7 @@ def main() -> None:
     except UserError as error:
         say(str(error))
         sys.exit(error.code)
-    except PolicyError as error:
+    except ExtensionError as error:
         say(str(error))
         sys.exit(BAD_INPUT)
     except BrokenPipeError:  # the reader, such as `head`, has enough

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import click
 
+from headway.engine.cost_models import cost_models
 from headway.engine.policies import policies
-from headway.engine.predictors import predictors
 from headway.engine.priorities import rules
 from headway.sim.programs import programs
 from headway.view.files import load_policy_file
@@ -18,13 +18,13 @@ from headway.view.files import load_policy_file
     "--load", "loads", multiple=True, metavar="FILE.py", help="Load a policy from a file."
 )
 def command(loads: tuple[str, ...]) -> None:
-    """List policies, priority rules, predictors and programs."""
+    """List policies, priority rules, cost models and programs."""
     for path in loads:
         load_policy_file(path)
     sections: dict[str, Mapping[str, type]] = {
         "Policies (policy = NAME)": policies(),
         "Priority rules (priority = NAME)": rules(),
-        "Predictors (reserve.predict = NAME)": predictors(),
+        "Cost models (predict = NAME)": cost_models(),
         "Programs of simulated tasks (NAME = { ... })": programs(),
     }
     for title, classes in sections.items():

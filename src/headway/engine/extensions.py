@@ -1,25 +1,28 @@
-"""Calls into the code of policies, which may be anybody's: what fails there is told, and the engine
-goes on by a safe answer."""
+"""Calls into policies and cost models, whose code may be anybody's: the engine tells what fails
+there, and goes on with a safe answer."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from headway.engine.policies import Policy, PolicyError
+from headway.engine.cost_models import Conditions, CostModel
+from headway.engine.cost_models.recent import Recent
+from headway.engine.policies import Policy
+from headway.engine.registry import ExtensionError
 
 if TYPE_CHECKING:
     from headway.engine.core import Engine
     from headway.engine.model import Gpu, Group, Task
 
-OnFailure = Callable[[PolicyError], None]
+OnFailure = Callable[[ExtensionError], None]
 
 
-class PolicyCalls:
-    """Asks the policies, and tells them what happens."""
+class ExtensionCalls:
+    """Asks policies and cost models, and tells them what happens."""
 
     def __init__(self, engine: Engine, on_failure: OnFailure | None) -> None:
-        """Without `on_failure` an error in a policy is raised."""
+        """Without `on_failure` an error in their code is raised."""
         self._engine = engine
         self._on_failure = on_failure
 
@@ -70,8 +73,38 @@ class PolicyCalls:
             return otherwise
         return number
 
+    def predict(self, group: Group, conditions: Conditions) -> tuple[int, int]:
+        """The expected cost of a group and its bound; nothing, and another cost model from now on,
+        if that fails."""
+        task = group.task
+        try:
+            found = task.cost_model.predict(group, conditions)
+            expected_ns, bound_ns = found.expected_ns, found.bound_ns
+            if type(expected_ns) is not int or type(bound_ns) is not int or expected_ns < 0:
+                raise TypeError(f"expected whole nanoseconds, not below 0, found {found!r}")
+        except Exception as error:
+            self._model_failed(task, "predict", error)
+            return 0, 0
+        return expected_ns, max(expected_ns, bound_ns)
+
+    def observe(self, group: Group, conditions: Conditions, executed_ns: int) -> None:
+        """A group of a task is done: the task's cost model learns from that."""
+        task = group.task
+        try:
+            task.cost_model.observe(group, conditions, executed_ns)
+        except Exception as error:
+            self._model_failed(task, "observe", error)
+
+    def _model_failed(self, task: Task, hook: str, error: Exception) -> None:
+        model: CostModel = task.cost_model
+        task.own_model = Recent()
+        task.use_cost_model(task.own_model)
+        self._tell_failure(ExtensionError("cost model", model.name, hook, error), error)
+
     def _failed(self, policy: Policy, hook: str, error: Exception) -> None:
-        failure = PolicyError(policy, hook, error)
+        self._tell_failure(ExtensionError("policy", policy.name, hook, error), error)
+
+    def _tell_failure(self, failure: ExtensionError, error: Exception) -> None:
         if self._on_failure is None:
             raise failure from error
         self._on_failure(failure)

@@ -1,57 +1,80 @@
-"""Predictors: what a group will probably cost, as TimeGraph §5.3 describes it."""
+"""Cost models: what a group will cost, as TimeGraph §5.3 describes it and otherwise."""
 
+import ctypes
+import subprocess
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headway.engine.core import Engine
+from headway.engine.cost_models import (
+    Conditions,
+    CostModel,
+    Prediction,
+    Work,
+    cost_model,
+    cost_models,
+)
+from headway.engine.cost_models.exact import Exact
+from headway.engine.cost_models.history import History
+from headway.engine.cost_models.recent import KINDS, Recent, follow
 from headway.engine.events import Observer
 from headway.engine.model import Group
-from headway.engine.predictors import Context, predictors
-from headway.engine.predictors.exact import Exact
-from headway.engine.predictors.history import History
+from headway.engine.registry import ExtensionError
 from headway.sim.outcome import simulate
 from headway.sim.scenario import read_scenario
 
 MS = 1_000_000
-CALM = Context(switched=False)
-SWITCHED = Context(switched=True)
+SHIM = Path(__file__).parents[2] / "shim"
+PLAIN = Conditions()
+SWITCHED = Conditions(switched=True)
 
 
-def cost(history: History, signature: object, *, switched: bool = False) -> int:
-    return history.predict(signature, Context(switched=switched)).cost_ns
+@dataclass
+class Some:
+    """Some work."""
+
+    signature: Hashable = "a"
+    features: Mapping[str, int] = field(default_factory=dict)
+    exact_ns: int = 0
 
 
-def learn(history: History, signature: object, *costs: int, switched: bool = False) -> None:
+def cost(model: CostModel, signature: Hashable, *, switched: bool = False) -> int:
+    return model.predict(Some(signature), Conditions(switched=switched)).expected_ns
+
+
+def learn(model: CostModel, signature: Hashable, *costs: int, switched: bool = False) -> None:
     """Groups of this signature are submitted and cost so much."""
-    context = Context(switched=switched)
+    conditions = Conditions(switched=switched)
     for executed in costs:
-        history.observe(history.predict(signature, context), executed, context)
+        model.predict(Some(signature), conditions)
+        model.observe(Some(signature), conditions, executed)
 
 
-def test_both_predictors_are_registered() -> None:
-    assert {"exact", "history"} <= set(predictors())
+def test_all_cost_models_are_registered() -> None:
+    assert {"exact", "history", "recent"} <= set(cost_models())
 
 
 def test_exact_knows_the_cost() -> None:
     exact = Exact()
-    prediction = exact.predict("anything", Context(switched=True, exact_ns=7))
-    assert (prediction.cost_ns, prediction.hit) == (7, True)
-    exact.observe(prediction, 1000, SWITCHED)
-    assert exact.predict("anything", Context(exact_ns=9)).cost_ns == 9
+    assert exact.predict(Some(exact_ns=7), SWITCHED) == (7, 7, True)
+    exact.observe(Some(exact_ns=7), SWITCHED, 1000)
+    assert exact.predict(Some(exact_ns=9), PLAIN) == (9, 9, True)
 
 
 def test_an_empty_history_predicts_nothing() -> None:
-    prediction = History().predict("a", CALM)
-    assert (prediction.cost_ns, prediction.hit) == (0, False)
+    assert History().predict(Some(), PLAIN) == (0, 0, False)
 
 
 def test_the_first_completion_makes_a_record_of_its_cost() -> None:
     history = History()
     learn(history, "a", 40)
-    prediction = history.predict("a", CALM)
-    assert (prediction.cost_ns, prediction.hit) == (40, True)
+    assert history.predict(Some(), PLAIN) == (40, 40, True)
     assert len(history) == 1
 
 
@@ -65,8 +88,7 @@ def test_a_miss_predicts_the_worst_average_on_record() -> None:
     history = History()
     learn(history, "a", 10, 90)
     learn(history, "b", 60)
-    prediction = history.predict("c", CALM)
-    assert (prediction.cost_ns, prediction.hit) == (60, False)
+    assert history.predict(Some("c"), PLAIN) == (60, 90, False)
 
 
 def test_only_exactly_the_same_matrix_is_a_hit() -> None:
@@ -85,7 +107,7 @@ def test_only_exactly_the_same_matrix_is_a_hit() -> None:
 
 def test_asking_alone_makes_no_record() -> None:
     history = History()
-    history.predict("a", CALM)
+    history.predict(Some(), PLAIN)
     assert len(history) == 0
 
 
@@ -96,9 +118,9 @@ def test_the_least_recently_used_record_goes_first() -> None:
     cost(history, "a")  # now b is the one that was not used for longest
     learn(history, "c", 30)
     assert len(history) == 2
-    assert history.predict("a", CALM).hit
-    assert history.predict("c", CALM).hit
-    assert not history.predict("b", CALM).hit
+    assert history.predict(Some("a"), PLAIN).known
+    assert history.predict(Some("c"), PLAIN).known
+    assert not history.predict(Some("b"), PLAIN).known
 
 
 def test_a_table_of_one_remembers_the_last() -> None:
@@ -112,9 +134,9 @@ def test_a_table_of_one_remembers_the_last() -> None:
 def test_a_group_whose_record_went_meanwhile_makes_a_new_one() -> None:
     history = History(size=1)
     learn(history, "a", 10, 10)
-    in_flight = history.predict("a", CALM)
+    history.predict(Some("a"), PLAIN)
     learn(history, "b", 20)
-    history.observe(in_flight, 50, CALM)
+    history.observe(Some("a"), PLAIN, 50)
     assert cost(history, "a") == 50
 
 
@@ -223,12 +245,162 @@ def test_history_is_what_the_paper_describes(
 ) -> None:
     history, naive = History(size, preemption), Naive(size, preemption)
     for matrix, executed, expected_switch, switched in groups:
-        prediction = history.predict(matrix, Context(switched=expected_switch))
+        prediction = history.predict(Some(matrix), Conditions(switched=expected_switch))
         x, hit = naive.predict(matrix, expected_switch)
-        assert (prediction.cost_ns, prediction.hit) == (x, hit)
-        history.observe(prediction, executed, Context(switched=switched))
+        assert (prediction.expected_ns, prediction.known) == (x, hit)
+        assert prediction.bound_ns >= x
+        history.observe(Some(matrix), Conditions(switched=switched), executed)
         naive.complete(matrix, executed, switched, hit)
         assert len(history) == len(naive.records) <= size
+
+
+# -- recent: the interposer's formula ---------------------------------------------------------
+
+
+def test_recent_goes_half_the_way_down_and_an_eighth_of_the_way_up() -> None:
+    recent = Recent()
+    learn(recent, "a", 800)
+    assert cost(recent, "a") == 800
+    learn(recent, "a", 400)
+    assert cost(recent, "a") == 600
+    learn(recent, "a", 1400)
+    assert cost(recent, "a") == 700
+
+
+def test_one_long_delay_does_not_double_what_is_expected() -> None:
+    recent = Recent()
+    learn(recent, "a", 100, 1_000_000)
+    assert cost(recent, "a") == 187  # (7 * 100 + 8 * 100) / 8
+
+
+def test_the_bound_is_the_largest_cost_lately() -> None:
+    recent = Recent()
+    learn(recent, "a", 100, 160)
+    assert recent.predict(Some(), PLAIN).bound_ns == 160
+    learn(recent, "a", *[100] * 50)
+    expected_ns, bound_ns, _ = recent.predict(Some(), PLAIN)
+    assert expected_ns <= bound_ns < 110
+
+
+@settings(database=None, deadline=None)
+@given(st.lists(st.integers(1, 10**12), min_size=1, max_size=60))
+def test_the_expected_cost_is_within_what_was_seen_and_the_bound_above(costs: list[int]) -> None:
+    recent = Recent()
+    for number, executed in enumerate(costs, 1):
+        learn(recent, "a", executed)
+        expected_ns, bound_ns, _ = recent.predict(Some(), PLAIN)
+        assert min(costs[:number]) - 1 <= expected_ns <= max(costs[:number])
+        assert bound_ns >= max(expected_ns, executed)
+
+
+def test_conditions_have_costs_of_their_own() -> None:
+    recent = Recent()
+    half = Conditions(share_permille=500)
+    recent.observe(Some(), PLAIN, 100)
+    assert recent.predict(Some(), half) == (100, 100, True)  # seen elsewhere only
+    recent.observe(Some(), half, 190)
+    recent.observe(Some(), Conditions(device=1), 50)
+    assert recent.predict(Some(), half).expected_ns == 190
+    assert recent.predict(Some(), PLAIN).expected_ns == 100
+    assert recent.predict(Some(), Conditions(device=1)).expected_ns == 50
+    assert recent.predict(Some(), SWITCHED).expected_ns == 50  # as it was seen last
+
+
+def test_what_is_remembered_is_bounded_in_kinds_and_conditions() -> None:
+    recent = Recent()
+    for number in range(3 * KINDS):
+        learn(recent, number, number + 1)
+        recent.observe(Some("same"), Conditions(device=number), 7)
+    assert len(recent) == KINDS
+    assert recent.predict(Some("same"), Conditions(device=0)) == (7, 7, True)
+    assert not recent.predict(Some(0), PLAIN).known
+
+
+def test_tasks_learn_apart_under_recent_and_together_under_history() -> None:
+    recent, history = Recent(), History()
+    other = recent.for_task()
+    learn(recent, "a", 100)
+    assert not other.predict(Some(), PLAIN).known
+    assert history.for_task() is history
+
+
+FORMULA = """
+#include "follow.h"
+uint64_t follow_in_c(uint64_t known, uint64_t seen) { return hw_follow(known, seen); }
+"""
+
+
+@pytest.fixture(scope="module")
+def interposer(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    """The interposer's learner of costs, with its formula."""
+    folder = tmp_path_factory.mktemp("costs")
+    (folder / "formula.c").write_text(FORMULA)
+    command = ["gcc", "-shared", "-fPIC", "-O1", f"-I{SHIM}/core", f"-I{SHIM}/stream"]
+    sources = [str(SHIM / "stream" / "costs.c"), str(folder / "formula.c")]
+    subprocess.run([*command, "-o", str(folder / "costs.so"), *sources], check=True)
+    library = ctypes.CDLL(str(folder / "costs.so"))
+    library.follow_in_c.argtypes = (ctypes.c_uint64, ctypes.c_uint64)
+    library.follow_in_c.restype = ctypes.c_uint64
+    library.hw_cost_find.argtypes = (ctypes.c_uint64,)
+    library.hw_cost_find.restype = ctypes.POINTER(Cost)
+    library.hw_cost_learn.argtypes = (ctypes.POINTER(Sum), Sight, ctypes.c_bool)
+    return library
+
+
+class Cost(ctypes.Structure):
+    _fields_ = (
+        ("signature", ctypes.c_uint64),
+        ("ns", ctypes.c_uint64),
+        ("seen", ctypes.c_uint32),
+        ("at", ctypes.c_uint32),
+    )
+
+
+class Part(ctypes.Structure):
+    _fields_ = (
+        ("of", ctypes.POINTER(Cost)),
+        ("ns", ctypes.c_uint64),
+        ("works", ctypes.c_uint32),
+    )
+
+
+class Sum(ctypes.Structure):
+    _fields_ = (("ns", ctypes.c_uint64), ("parts", ctypes.c_uint32), ("part", Part * 8))
+
+
+class Sight(ctypes.Structure):
+    _fields_ = (
+        ("took_ns", ctypes.c_uint64),
+        ("or_more", ctypes.c_bool),
+        ("or_less", ctypes.c_bool),
+    )
+
+
+@settings(database=None, deadline=None)
+@given(known=st.integers(0, 2**60), seen=st.integers(0, 2**60))
+def test_the_interposer_follows_costs_by_the_same_formula(
+    interposer: ctypes.CDLL, known: int, seen: int
+) -> None:
+    assert interposer.follow_in_c(known, seen) == follow(known, seen)
+
+
+@settings(database=None, deadline=None)
+@given(
+    st.integers(1, 2**64 - 1),
+    st.lists(st.integers(0, 2**50), min_size=1, max_size=40),
+)
+def test_the_interposer_learns_what_recent_learns(
+    interposer: ctypes.CDLL, signature: int, costs: list[int]
+) -> None:
+    learned = interposer.hw_cost_find(signature)
+    learned.contents.seen = learned.contents.ns = 0  # also if an earlier example had it
+    batch = Sum(ns=1, parts=1)
+    batch.part[0] = Part(learned, 1, 1)
+    recent = Recent()
+    for took_ns in costs:
+        interposer.hw_cost_learn(ctypes.byref(batch), Sight(took_ns, False, False), False)
+        recent.observe(Some(signature), PLAIN, took_ns)
+        assert learned.contents.ns == cost(recent, signature)
 
 
 # -- in the engine ---------------------------------------------------------------------------
@@ -353,3 +525,76 @@ def test_the_tables_size_can_be_set() -> None:
     assert [x for _, x, _ in rows] == [0, 0.2, 0.5]
     rows = predicted(learner(*groups))
     assert [x for _, x, _ in rows] == [0, 0.2, 0.2]
+
+
+def groups(*costs: float, name: str = "a", **more: Any) -> dict[str, Any]:
+    """A task whose groups are of one kind, 10 ms apart."""
+    listed = [{"at": f"{10 * i}ms", "cost": f"{c}ms"} for i, c in enumerate(costs)]
+    return {"name": name, "groups": listed, **more}
+
+
+def test_a_task_without_a_reserve_is_predicted_too() -> None:
+    rows = predicted(groups(4, 4, 2, 3), groups(1, 1, name="b"))
+    assert [x for name, x, _ in rows if name == "a"] == [4, 4, 2, 3]  # the simulator knows
+    rows = predicted(groups(4, 4, 2, 3, predict="recent"))
+    assert [x for _, x, _ in rows] == [0, 4, 4, 3]
+
+
+def test_a_posterior_reserve_does_not_go_by_what_is_predicted() -> None:
+    # 2 ms every 10: -3 after the first, 1 at 20, which lets through what is expected to cost 5;
+    # then 0, and 2 at 30.
+    pe = {"policy": "pe", "capacity": "2ms", "period": "10ms"}
+    rows = predicted(groups(5, 1, 1, predict="recent", reserve=pe))
+    assert [(x, start) for _, x, start in rows] == [(0, 0), (5, 20), (5, 30)]
+
+
+def test_an_ae_reserve_goes_by_the_tasks_cost_model_unless_it_names_one() -> None:
+    def first_two(**inner: str) -> list[float]:
+        ae = {"policy": "ae", "capacity": "9ms", "period": "10ms", **inner}
+        return [x for _, x, _ in predicted(groups(4, 4, predict="recent", reserve=ae))]
+
+    assert first_two() == [0, 4]
+    assert first_two(predict="exact") == [4, 4]
+
+
+def test_a_cost_model_goes_by_features_and_is_one_class() -> None:
+    @cost_model("test-pixels")
+    class Pixels(CostModel):
+        """A millisecond for each million pixels."""
+
+        def predict(self, work: Work, conditions: Conditions) -> Prediction:
+            expected_ns = work.features.get("pixels", 0)
+            return Prediction(expected_ns, 2 * expected_ns)
+
+        def observe(self, work: Work, conditions: Conditions, executed_ns: int) -> None:
+            pass
+
+    task = groups(5, 5, predict="test-pixels")
+    task["groups"][1]["features"] = {"pixels": 3_000_000}
+    assert [x for _, x, _ in predicted(task)] == [0, 3]
+
+
+@pytest.mark.parametrize("method", ["predict", "observe"])
+def test_a_cost_model_that_fails_is_told_of_and_replaced(method: str) -> None:
+    class Broken(Recent):
+        name = "broken"
+
+        def for_task(self) -> "Broken":
+            return self
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("no pixels")
+
+    setattr(Broken, method, fail)
+    failures: list[ExtensionError] = []
+    engine = Engine(named=[Broken()], on_failure=failures.append)
+    task, _ = engine.add_task("a", 0, predict="broken")
+    for number in range(3):
+        group = Group(task, number)
+        engine.submit(group, number * MS)
+        assert engine.dispatch(number * MS) is group
+        engine.complete(group, number * MS, number * MS + 500)
+    assert [str(failure) for failure in failures] == [str(failures[0])]
+    assert f"cost model broken: {method} failed: ZeroDivisionError: no pixels" in str(failures[0])
+    assert task.cost_model.name == "recent"
+    assert group.predicted_ns == 500
