@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import contextlib
 import fcntl
 import json
 import mmap
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.protocol_fuzz import run_fuzz
+from benchmarks.protocol_fuzz import Mouth, run_fuzz
 from headway.live.wire.protocol import (
     MESSAGE_SIZE,
     PAGE,
@@ -36,7 +37,8 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonProcess]:
     with running_daemon(tmp_path_factory.mktemp("fuzz") / "run") as daemon:
         yield daemon
         assert daemon.is_alive()
-        assert daemon.log.read_text() == ""
+        told = daemon.log.read_text().splitlines()
+        assert all("kept the GPU too long" in line and "honest" not in line for line in told), told
 
 
 def connect(daemon: DaemonProcess) -> socket.socket:
@@ -145,26 +147,19 @@ def test_the_daemons_page_cannot_be_written_or_resized_and_the_clients_not_resiz
 
 def test_page_images_of_any_kind_harm_nobody(daemon: DaemonProcess) -> None:
     pick = random.Random(5)
-    with daemon.client("honest") as honest, daemon.client("liar") as liar:
+    with daemon.client("honest") as honest, contextlib.closing(Mouth(daemon, "liar")) as liar:
         for _ in range(25):
-            liar.one_group()
+            is_there = liar.one_group()
             liar.write_page(pick.randbytes(PAGE))
             assert honest.one_group() < 1_000_000_000
-            daemon.status()
-        assert daemon.one("liar")["gpu_ns"] < 60_000_000_000
+            assert not is_there or daemon.one("liar")["gpu_ns"] < 60_000_000_000
 
 
 def test_a_flood_of_requests_does_not_keep_the_others_from_the_gpu(daemon: DaemonProcess) -> None:
-    with daemon.client("flooder") as flooder, daemon.client("honest") as honest:
-        flooder.socket.setblocking(False)
+    with daemon.client("honest") as honest, contextlib.closing(Mouth(daemon, "flooder")) as flooder:
         served, end = 0, time.monotonic() + 0.5
         while time.monotonic() < end:
-            try:
-                for _ in range(200):
-                    flooder.socket.send(SUBMIT_1)
-            except BlockingIOError:
-                pass
-            except ConnectionError:
+            if not flooder.flood(SUBMIT_1, 200):
                 break  # it read no answer: it was let go
             assert honest.one_group() < 1_000_000_000
             served += 1

@@ -273,7 +273,7 @@ def test_the_page_about_metrics_names_each_of_them() -> None:
 
 
 def test_every_metric_has_a_description_and_a_unit() -> None:
-    units = ("_seconds", "_ratio", "_groups", "_tasks", "_level", "_info")
+    units = ("_seconds", "_ratio", "_groups", "_tasks", "_processes", "_level", "_info")
     for metric in METRICS:
         assert metric.name.startswith("headway_")
         assert len(metric.help) > 10, metric.name
@@ -357,6 +357,9 @@ def test_readers_that_say_nothing_or_read_nothing_keep_nobody_waiting(
 ) -> None:
     path = str(daemon.folder.parent / "metrics.sock")
     descriptors = Path(f"/proc/{daemon.pid}/fd")
+    with Client(daemon.socket, "first") as first:  # what is opened once, for whoever comes first
+        first.one_group()
+    wait_until(lambda: not daemon.names(), "it is gone")
     before = len(list(descriptors.iterdir()))
     with contextlib.ExitStack() as stack:
         game = stack.enter_context(Client(daemon.socket, "game"))

@@ -180,7 +180,7 @@ METRICS = (
         _tasks(lambda e: e["overdue"]),
     ),
     Declared(
-        "headway_task_standing", "gauge",
+        "headway_task_standing_level", "gauge",
         "0: served as its priority says; 1: after its equals; 2: after everybody.",
         _tasks(lambda e: e["standing"]),
     ),
