@@ -1034,7 +1034,7 @@ MISTAKES: list[tuple[str, dict[str, object], set[str]]] = [
     (
         "a server gets the worst of its clients' ranks",
         {
-            f"{CORE}.inherited_rank": lambda base, links: min(
+            "headway.engine.ranks.inherited_rank": lambda base, links: min(
                 base, max((r.client.rank for r in links.serving.values()), default=base)
             )
         },

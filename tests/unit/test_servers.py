@@ -181,7 +181,7 @@ def test_a_client_has_one_request_at_a_time(desk: Desk) -> None:
     first, second = desk.join("first", SERVER, 1), desk.join("second", OTHER, 1)
     for _ in range(3):
         desk.enter(client, SERVER, 0)
-    assert len(desk.engine.requests_to(first.task)) == 1  # type: ignore[arg-type]
+    assert len(desk.engine.ranks.requests_to(first.task)) == 1  # type: ignore[arg-type]
     desk.enter(client, OTHER, 1)
     assert (level(first), level(second)) == (1, 9)
     desk.leave(client, 2)

@@ -9,31 +9,31 @@ never reads a clock: time is the `now_ns` it is given, and it must not run backw
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Sized
 from fractions import Fraction
 
 from headway.engine.admission import Answer, place
 from headway.engine.choice import DEFAULT_POLICY, Choice, parse_policy
 from headway.engine.cost_models import Conditions, CostModel, cost_models
 from headway.engine.cost_models.exact import Exact
+from headway.engine.dispatching import Dispatcher
 from headway.engine.events import HOOKS, Observer
 from headway.engine.extensions import ExtensionCalls, OnFailure
 from headway.engine.holdoff import HoldOffs
-from headway.engine.inheritance import Links, Request, inherited_rank
+from headway.engine.inheritance import Request
 from headway.engine.ledger import Ledger
 from headway.engine.model import (
     BACKGROUND_LEVEL,
-    BEHIND_ALL,
     Gpu,
     Group,
     Rank,
     Task,
-    behind_equals,
 )
 from headway.engine.parties import Parties
 from headway.engine.policies import Policy, policies
 from headway.engine.priorities import Fixed, PriorityRule
 from headway.engine.queue import GROUP, ReadyQueue
+from headway.engine.ranks import Ranks
 from headway.engine.reserves import BACKGROUND, DEFAULT_BACKGROUND, Reserve, ReserveSpec
 
 MOST_PARTIES = 2
@@ -60,7 +60,6 @@ class Engine:
         model whose code fails; without, the error is raised."""
         self.now_ns = now_ns
         self.gpus = [Gpu(index) for index in range(gpus)]
-        self._only_gpu = self.gpus[0] if gpus == 1 else None
         self.limit = limit
         self.tasks: dict[str, Task] = {}
         self.holdoffs = HoldOffs()
@@ -73,18 +72,21 @@ class Engine:
                 self.holdoffs.add(item)
             else:
                 self._cost_models[item.name] = item
-        self._links: dict[Task, Links] = {}
-        self._requests = 0
         self._order = 0
         self.ask = ExtensionCalls(self, on_failure)
         self.queue = ReadyQueue(self.ask.key)
         self._parties = Parties()
         self._entries = self.queue.entries
+        self.any_ready: Sized = self._entries
+        """Empty while no group is ready; what is in the queue is the engine's own business."""
         self.ledger = Ledger(self.queue, self.tell, background)
+        self.ranks = Ranks(self.queue, self.ledger, self.tell)
         self._calls: dict[str, list[Callable[..., None]]] = {hook: [] for hook in HOOKS}
         self._on_submitted = self._calls["submitted"]
         self._on_dispatched = self._calls["dispatched"]
         self._on_completed = self._calls["completed"]
+        dispatcher = Dispatcher(self.gpus, self.queue, self.holdoffs, self.ask, self._on_dispatched)
+        self._dispatch = dispatcher.dispatch
         for observer in observers:
             self.attach(observer)
         self.tell("began", gpus)
@@ -152,9 +154,8 @@ class Engine:
         self._order += 1
         task.period_ns = period_ns
         self.tasks[name] = task
-        self._links[task] = Links(pix=pix, rix=rix)
         self.queue.add(task.policy)
-        self._refresh_rank(task, quiet=True)
+        self.ranks.add(task, pix=pix, rix=rix)
         self._refresh_plain(task)
         self.tell("task_added", task)
         answer = self.set_reserve(task, reserve, now_ns)
@@ -185,7 +186,7 @@ class Engine:
         """The task is gone, perhaps in the middle of something. Groups online still complete."""
         self.now_ns = now_ns
         self.withdraw(task, now_ns)
-        for request in self._requests_of(task):
+        for request in self.ranks.requests_of(task):
             self.leave(request, now_ns)
         pool_pays = task.reserve is not None and task.reserve.shared and self._is_online(task)
         if not pool_pays:  # else it stays a member until what is still running is done
@@ -195,7 +196,8 @@ class Engine:
         task.alive = False
         if not self._is_online(task):  # else its parties know when what is still running is done
             self._parties.leave(task.parties)
-        del self.tasks[task.name], self._links[task]
+        del self.tasks[task.name]
+        self.ranks.remove(task)
         self.tell("task_removed", task)
 
     def _is_online(self, task: Task) -> bool:
@@ -206,7 +208,7 @@ class Engine:
         self.now_ns = now_ns
         task.rule = rule
         self._refresh_plain(task)
-        self._refresh_rank(task)
+        self.ranks.refresh(task)
 
     def stand_together(self, task: Task, parties: tuple[str, ...], now_ns: int) -> None:
         """Have a new task stand in the queue with the others of these parties, its user's first."""
@@ -222,7 +224,7 @@ class Engine:
         (0), whatever priority it is given meanwhile. What it inherits still counts."""
         self.now_ns = now_ns
         task.steps_back = steps
-        self._refresh_rank(task)
+        self.ranks.refresh(task)
 
     def set_policy(self, task: Task, policy: str | Choice, now_ns: int) -> None:
         """Give the task another policy, or other parameters, also while it waits."""
@@ -254,7 +256,7 @@ class Engine:
         changed = [t for t in self.tasks.values() if t.foreground != (t in tasks)]
         for task in changed:
             task.foreground = not task.foreground
-            self._refresh_rank(task)
+            self.ranks.refresh(task)
         for focused in tasks or (None,):
             self.tell("focused", focused)
 
@@ -271,7 +273,7 @@ class Engine:
         if spec is None:
             self._set_cost_model(task, None)
             self._join(task, None)
-            self._refresh_rank(task)
+            self.ranks.refresh(task)
             return Answer(True)
         pool = self.ledger.pools.get(spec.shared) if spec.shared is not None else None
         if pool is not None and pool.spec != spec and pool.members:
@@ -296,7 +298,7 @@ class Engine:
             self._join(task, pool)
         assert task.reserve is not None
         task.reserve.gpu = gpu
-        self._refresh_rank(task)
+        self.ranks.refresh(task)
         return Answer(True)
 
     def change_pool(self, name: str, spec: ReserveSpec, now_ns: int) -> Answer:
@@ -309,7 +311,7 @@ class Engine:
             pool.gpu = answer.gpu
             for task in [member for member in pool.members if member.alive]:
                 self._set_cost_model(task, spec)
-                self._refresh_rank(task)
+                self.ranks.refresh(task)
         return answer
 
     def _admit(self, spec: ReserveSpec, replaced: Reserve | None) -> Answer:
@@ -325,7 +327,7 @@ class Engine:
 
     def _join(self, task: Task, reserve: Reserve | None) -> None:
         if task.reserve is not reserve:
-            self.ledger.join(task, reserve, self._requests_of(task), self.now_ns)
+            self.ledger.join(task, reserve, self.ranks.requests_of(task), self.now_ns)
             self._refresh_plain(task)
 
     def _set_cost_model(self, task: Task, spec: ReserveSpec | None) -> None:
@@ -375,74 +377,19 @@ class Engine:
             and not task.rule.per_group
         )
 
-    # -- ranks and inheritance ---------------------------------------------------------------
-
-    def _refresh_rank(self, task: Task, *, quiet: bool = False) -> None:
-        """Work out the rank anew, with what is inherited, and carry it on to servers."""
-        base_rank = task.rule.rank(task, task.waiting)
-        if task.steps_back:
-            base_rank = behind_equals(base_rank) if task.steps_back == 1 else BEHIND_ALL
-        rank = inherited_rank(base_rank, self._links[task])
-        if (rank, base_rank) == (task.rank, task.base_rank) and not quiet:
-            return
-        task.base_rank = base_rank
-        was_ready = task.in_ready_queue
-        if was_ready:
-            self.queue.pull(task)
-        task.rank = task.key = rank
-        if was_ready and task.waiting is not None:
-            self.queue.push(task.waiting)
-        if not quiet:
-            self.tell("ranked", task)
-        for request in self._links[task].asking.values():
-            self._refresh_rank(request.server)
+    # -- inheritance -------------------------------------------------------------------------
 
     def enter(self, client: Task, server: Task, now_ns: int) -> Request:
         """The client asks the server for something and, as a rule, waits for the answer."""
-        if client is server or self._is_behind(client, server):
+        if client is server or self.ranks.waits_for(server, client):
             raise ValueError(f"{server.name} would wait for itself through {client.name}")
         self.now_ns = now_ns
-        self._requests += 1
-        request = Request(self._requests, client, server, rix=self._links[server].rix)
-        self._links[server].serving[request.number] = request
-        self._links[client].asking[request.number] = request
-        self.tell("entered", request)
-        self._refresh_rank(server)
-        self.ledger.lend(request)
-        self.ledger.settle(request, now_ns)
-        return request
+        return self.ranks.enter(client, server, now_ns)
 
     def leave(self, request: Request, now_ns: int) -> None:
         """The request was answered, in whatever order, or one of the two is gone."""
         self.now_ns = now_ns
-        client, server = request.client, request.server
-        links = self._links.get(server)
-        if links is None or links.serving.pop(request.number, None) is None:
-            return
-        self._links[client].asking.pop(request.number)
-        self.ledger.give_back(request)
-        self.ledger.settle(request, now_ns)
-        self._refresh_rank(server)
-        self.tell("left", request)
-
-    def requests_to(self, task: Task) -> list[Request]:
-        """What its clients wait for, in the order in which they asked."""
-        links = self._links.get(task)
-        return [] if links is None else list(links.serving.values())
-
-    def _is_behind(self, client: Task, server: Task) -> bool:
-        """Does the server already wait, directly or not, for this client?"""
-        asked = [r.server for r in self._links[server].asking.values()]
-        return any(s is client or self._is_behind(client, s) for s in asked)
-
-    def requests(self) -> list[Request]:
-        """Every pending request, in the order in which they came."""
-        asking = (request for links in self._links.values() for request in links.asking.values())
-        return sorted(asking, key=lambda request: request.number)
-
-    def _requests_of(self, task: Task) -> list[Request]:
-        links = self._links[task]
-        return [*links.asking.values(), *links.serving.values()]
+        self.ranks.leave(request, now_ns)
 
     # -- groups ------------------------------------------------------------------------------
 
@@ -470,7 +417,7 @@ class Engine:
         if task.policy.listens:
             self.ask.tell("submitted", task.policy, group)
         if task.rule.per_group:
-            self._refresh_rank(task)
+            self.ranks.refresh(task)
         self.ledger.wait(group, now_ns)
 
     def withdraw(self, task: Task, now_ns: int) -> None:
@@ -494,96 +441,21 @@ class Engine:
         """The ready groups in the order in which they are asked."""
         return [entry[GROUP] for entry in self._entries]
 
+    def in_order(self) -> Iterator[Group]:
+        """The same one by one: for who needs the first of them only."""
+        return (entry[GROUP] for entry in self._entries)
+
     def first_ready(self, count: int) -> list[Group]:
         """The first of them, so many at most."""
         return [entry[GROUP] for entry in self._entries[:count]]
 
     def dispatch(self, now_ns: int) -> Group | None:
         """Take one decision: the group that goes online now, or None if nothing changes."""
-        ready = self._entries
-        holdoffs = self.holdoffs
-        if holdoffs.until_ns:
-            holdoffs.until_ns.clear()
-        if not ready:
+        if not self._entries:
+            self.holdoffs.until_ns.clear()
             return None
         self.now_ns = now_ns
-        gpu = self._only_gpu
-        if gpu is not None:
-            if gpu.online:
-                if not self.queue.eager:
-                    return None
-            else:
-                group = ready[0][GROUP]
-                task = group.task
-                if task.plain and not holdoffs.used and self.queue.short:
-                    # take and _go, written out: the way nearly every group goes
-                    del ready[0]
-                    task.in_ready_queue = False
-                    for party in task.parties:
-                        party.ready -= 1
-                    task.waiting = None
-                    group.gpu = task.last_gpu = gpu
-                    group.dispatched_ns = now_ns
-                    last = gpu.last_task
-                    if last is not task:
-                        group.switched = last is not None
-                        gpu.last_task = task
-                    gpu.online.append(group)
-                    for call in self._on_dispatched:
-                        call(group, now_ns)
-                    return group
-            for place, entry in enumerate(ready):
-                group = entry[GROUP]
-                if self._may_go(group, gpu):
-                    self.queue.take(place)
-                    self._go(group, gpu)
-                    return group
-                if holdoffs.until_ns and not self.queue.custom_keys:
-                    return None  # the GPU is kept for somebody more important than all who follow
-            return None
-        for place, entry in enumerate(ready):
-            group = entry[GROUP]
-            for choice in self._preferred(group.task):
-                if self._may_go(group, choice):
-                    self.queue.take(place)
-                    self._go(group, choice)
-                    return group
-        return None
-
-    def _may_go(self, group: Group, gpu: Gpu) -> bool:
-        idle = not gpu.online
-        if idle and self.holdoffs.used and self.holdoffs.keep(gpu, group, self.queue, self.now_ns):
-            return False
-        return self.ask.admits(group, gpu)
-
-    def _preferred(self, task: Task) -> list[Gpu]:
-        """Idle GPUs first; among equals the one that its reserve was promised, then the task's last
-        one: its data is there."""
-        last = task.last_gpu
-        home = None if task.reserve is None else task.reserve.gpu
-        if home is None:
-            return sorted(self.gpus, key=lambda g: (bool(g.online), g is not last, g.index))
-        return sorted(
-            self.gpus, key=lambda g: (bool(g.online), g.index != home, g is not last, g.index)
-        )
-
-    def _go(self, group: Group, gpu: Gpu) -> None:
-        task = group.task
-        task.waiting = None
-        if task.reserve is not None:
-            del task.reserve.waiting[task]
-        group.gpu = task.last_gpu = gpu
-        group.dispatched_ns = self.now_ns
-        gpu.resting = None
-        last = gpu.last_task
-        if last is not task:
-            group.switched = last is not None
-            gpu.last_task = task
-        gpu.online.append(group)
-        for call in self._on_dispatched:
-            call(group, self.now_ns)
-        if task.policy.listens:
-            self.ask.tell("started", task.policy, group)
+        return self._dispatch(now_ns)
 
     def charge(self, group: Group, amount_ns: int, until_ns: int, now_ns: int) -> None:
         """The group goes on, and its reserve pays now for what it executed until `until_ns` and was

@@ -80,7 +80,7 @@ def _tell_groups(online: list[Group], to: Recorder, now_ns: int) -> None:
 
 def _requests(engine: Engine) -> list[Request]:
     """Those through which a reserve lends in the order in which it does, then the others."""
-    pending = engine.requests()
+    pending = engine.ranks.requests()
     reserves = dict.fromkeys(request.client.reserve for request in pending)
     lending = [request for r in reserves if r is not None for request in r.lent]
     return list(dict.fromkeys([*lending, *pending]))

@@ -123,7 +123,7 @@ class Simulator(World):
         calendar = self._calendar
         actions = self._actions
         queue = engine.queue
-        timers, wakers, waiting = engine.ledger.timers, queue.wakers, queue.entries
+        timers, wakers, waiting = engine.ledger.timers, queue.wakers, engine.any_ready
         kept = engine.holdoffs.until_ns
         dispatch, submit, complete = engine.dispatch, engine.submit, engine.complete
         programs = self._programs

@@ -363,7 +363,7 @@ class Arbiter:
 
     def _end(self, client: Client, now_ns: int) -> None:
         """Whatever the client has online is over."""
-        beside.left(client, now_ns, waited_for=bool(self.engine.queue.entries))
+        beside.left(client, now_ns, waited_for=bool(self.engine.any_ready))
         self.online.end(client, now_ns)
 
     def _withdraw(self, client: Client, now_ns: int) -> None:
@@ -406,7 +406,7 @@ class Arbiter:
 
     def _review(self, holder: Client, now_ns: int) -> None:
         """May this lease be kept, and until when?"""
-        wanted = bool(self.engine.queue.entries)
+        wanted = bool(self.engine.any_ready)
         if holder.turns:
             self._want(holder, wanted, now_ns)
         if holder.revoked:
@@ -449,7 +449,7 @@ class Arbiter:
             self._back.review(now_ns)  # first: a long piece that begins meanwhile is not held back
         self._early_gate.look(now_ns)
         self.online.settle(now_ns)
-        if self.engine.queue.entries:
+        if self.engine.any_ready:
             for client in list(self.online.clients):
                 account = client.account
                 if account.bound_ns is not None and now_ns >= account.bound_ns:
@@ -466,7 +466,7 @@ class Arbiter:
         times.append(self.engine.next_timer_ns())
         times.extend(c.lease.review_ns for c in online if c.goes_on)
         times.extend(ends.period_ends_ns(c) for c in online)
-        wanted = bool(self.engine.queue.entries)
+        wanted = bool(self.engine.any_ready)
         if wanted:
             times.extend(client.account.bound_ns for client in online)
         drains = [c for c in online if c.turns and c.revoked]
@@ -499,7 +499,7 @@ class Arbiter:
         for other in list(self.online.clients):
             if other is client or not (other.revoked and other.turns) or other.task is None:
                 continue
-            if self.engine.queue.entries and self.engine.best_ready_rank() < other.task.rank:
+            if self.engine.any_ready and self.engine.best_ready_rank() < other.task.rank:
                 continue
             if other.port is not None and other.port.gated:
                 self._part(other, now_ns)
@@ -516,7 +516,7 @@ class Arbiter:
             return
         if client.serves or (task.reserve is not None and not client.turns):
             return
-        if self.engine.queue.entries:
+        if self.engine.any_ready:
             if client.turns or self.engine.best_ready_rank() <= task.rank:
                 return
             if leases.patience_ends_ns(self.engine, client) <= now_ns:
@@ -543,7 +543,7 @@ class Arbiter:
             self._back.hold(client, now_ns)
         self.online.lend(client, now_ns)
         if client.turns:
-            self._want(client, bool(self.engine.queue.entries), now_ns)
+            self._want(client, bool(self.engine.any_ready), now_ns)
             leases.review_at(client, ends.ends_ns(self.engine, client, now_ns))
 
     def settle(self, now_ns: int) -> None:

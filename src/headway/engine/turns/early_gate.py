@@ -15,7 +15,6 @@ from collections.abc import Collection, Mapping
 
 from headway.engine.core import Engine
 from headway.engine.model import Task
-from headway.engine.queue import GROUP
 from headway.engine.turns.client import Client
 from headway.engine.turns.hold_back import HoldBack
 
@@ -111,10 +110,10 @@ class EarlyGate:
 
     def _open(self, client: Client, now_ns: int) -> bool:
         """For the first who waits while this one is alone on the GPU."""
-        entries = self._engine.queue.entries
-        if not entries or len(self._online) != 1 or client not in self._online:
+        ready = next(self._engine.in_order(), None)
+        if ready is None or len(self._online) != 1 or client not in self._online:
             return False
-        first = self._by_task[entries[0][GROUP].task.name]
+        first = self._by_task[ready.task.name]
         if not first.turns or first.port is None:
             return False
         self._back.hold(first, now_ns)

@@ -16,7 +16,6 @@ from collections.abc import Collection, Iterable
 from headway.engine.core import Engine
 from headway.engine.ledger import MAX_STEPS
 from headway.engine.model import Rank, Task
-from headway.engine.queue import GROUP
 from headway.engine.turns.client import Client
 from headway.engine.turns.port import Port
 
@@ -65,7 +64,7 @@ def ends_ns(engine: Engine, holder: Client, now_ns: int) -> int | None:
 
 def pressing_rank(engine: Engine, holder: Task) -> Rank | None:
     """The best rank of those who wait for this turn to be over, if there are such."""
-    tasks = (entry[GROUP].task for entry in engine.queue.entries)
+    tasks = (group.task for group in engine.in_order())
     ranks = (task.rank for task in tasks if not _goes_beside(task, holder))
     if engine.queue.custom_keys:
         return min(ranks, default=None)

@@ -83,7 +83,7 @@ class Online:
     def set_bounds(self, now_ns: int) -> None:
         """A long group harms nobody until somebody waits; who is less important waits for the whole
         hold, whoever it is for."""
-        if not self._engine.queue.entries:
+        if not self._engine.any_ready:
             for client in self.clients:
                 client.account.bound_ns = client.account.bound_since_ns = None
             return
@@ -98,7 +98,7 @@ class Online:
 
     def _makes_wait(self, client: Client) -> bool:
         """Whether somebody waits who is at least as important."""
-        if client.task is None or not self._engine.queue.entries:
+        if client.task is None or not self._engine.any_ready:
             return False
         return self._engine.best_ready_rank() <= client.task.rank
 

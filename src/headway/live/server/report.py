@@ -75,7 +75,7 @@ def _quiet_facts(daemon: Daemon, channel: Channel, task: Task, now_ns: int) -> _
     """All that is said of a program which has done nothing lately, to compare; None of others."""
     if task.waiting is not None or channel.account.since_ns is not None:
         return None
-    if not daemon.stats.is_quiet(task, now_ns) or daemon.engine.requests_to(task):
+    if not daemon.stats.is_quiet(task, now_ns) or daemon.engine.ranks.requests_to(task):
         return None
     reserve, pages = task.reserve, channel.pages
     assert pages is not None
@@ -122,7 +122,7 @@ def describe_daemon(daemon: Daemon, entries: list[dict[str, Any]], now_ns: int) 
         "servers": [_describe_server(s) for s in daemon.servers.known.values()],
         "gpu": {
             "busy": _busy(daemon, now_ns),
-            "queue": len(daemon.engine.queue.entries),
+            "queue": len(daemon.engine.any_ready),
             "policy_counts": dict(Counter(entry["policy"] for entry in entries)),
         },
         "channels": entries,
@@ -174,7 +174,7 @@ def describe_channel(daemon: Daemon, channel: Channel, now_ns: int) -> dict[str,
     assert page is not None
     reserve = task.reserve
     entry, waits, waiting = stats.tasks[task], stats.waits(task), task.waiting
-    requests = daemon.engine.requests_to(task)
+    requests = daemon.engine.ranks.requests_to(task)
     p50_ns, p99_ns = entry.responses.at(0.5, 0.99)
     return {
         "task": task.name,
