@@ -1,6 +1,7 @@
 /* A channel's connection with the daemon: from the socket to the pages. */
 #define _GNU_SOURCE
 #include "connection.h"
+#include "name.h"
 #include "survey.h"
 #include "words.h"
 #include <errno.h>
@@ -105,7 +106,7 @@ static void *map_page(int fd, int protection) {
 
 static bool greet(struct hw_channel *c) {
     struct hw_hello hello = {.magic = HW_MAGIC, .version = HW_VERSION};
-    strncpy(hello.name, program_invocation_short_name, HW_NAME - 1);
+    hw_program_name(hello.name, sizeof hello.name);
     memcpy(hello.token, token, HW_TOKEN);
     int fd = hw_load(&c->fd);
     if (send(fd, &hello, sizeof hello, MSG_NOSIGNAL) != sizeof hello) return false;

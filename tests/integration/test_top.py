@@ -207,13 +207,13 @@ def test_a_daemon_that_ends_is_missed_and_the_next_one_is_found(bench: Bench) ->
     with terminal((80, 24), bench.top(), bench.env()) as screen:
         screen.wait_for("editor", "video", f"Daemon {bench.daemon.pid}")
         bench.daemon.kill()
-        screen.wait_for("no daemon answers in", "trying again")
+        screen.wait_for("no daemon answers in", "waiting for a daemon")
         with running_daemon(bench.folder) as second:
             screen.wait_for(f"Daemon {second.pid}", "no task yet")
             second.client("latecomer").close()
             with second.client("latecomer"):
                 screen.wait_for("latecomer")
-        screen.wait_for("trying again")
+        screen.wait_for("waiting for a daemon")
         screen.press("F10")
         assert ended(screen) == "0"
 

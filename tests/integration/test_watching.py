@@ -297,15 +297,16 @@ def test_metrics_say_what_status_says(daemon: DaemonProcess) -> None:
     assert samples["headway_build_info", frozenset({("version", __version__)})] == 1
     assert samples["headway_served_tasks", frozenset()] == 2
     for entry in status["channels"]:
-        task = ("task", entry["task"])
-        label = frozenset({task})
+        labels = {("task", entry["name"]), ("pid", str(entry["pid"]))}
+        labels.add(("channel", str(entry["channel"])))
+        label = frozenset(labels)
         gpu_s = samples["headway_task_gpu_seconds_total", label]
         assert gpu_s == pytest.approx(entry["gpu_ns"] / 1e9)
         assert samples["headway_task_priority_level", label] == entry["effective"]
         assert samples["headway_task_frames_total", label] == entry["frames_seen"]
         assert samples["headway_task_wait_seconds_count", label] == entry["groups"]
         assert samples["headway_task_wait_seconds_sum", label] == entry["waited_ns"] / 1e9
-        median = samples["headway_task_wait_seconds", frozenset({task, ("quantile", "0.5")})]
+        median = samples["headway_task_wait_seconds", frozenset({*labels, ("quantile", "0.5")})]
         if entry["wait_p50_ns"] is None:
             assert math.isnan(median)
         else:
@@ -325,6 +326,7 @@ def test_lines_are_bounded_however_many_programs_there_are(daemon: DaemonProcess
     tasks = [
         dict(labels)["task"] for name, labels in samples if name == "headway_task_frames_total"
     ]
+    assert {"client0", "client1"} <= {*tasks}
     assert len(tasks) == MAX_TASKS
     assert samples["headway_served_tasks", frozenset()] == MAX_TASKS + 20
     assert samples["headway_unlisted_tasks", frozenset()] == 20

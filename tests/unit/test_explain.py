@@ -151,8 +151,8 @@ def test_behind_somebody_more_important(stage: Stage) -> None:
     stage.submit(game, 90)
     stage.submit(tool, 95)
     assert stage.said(tool, 100) == [
-        "tool (priority 5) has waited 5 ms: game (priority 9) is on the GPU since 10 ms, and had it"
-        " for 10 % of the last 100 ms; it is more important.",
+        "tool (priority 5) has waited 5 ms: game (priority 9) has been on the GPU for 10 ms,"
+        " and had it for 10 % of the last 100 ms; it is more important.",
         "In the last 100 ms it waited 5 ms in all: 100 % for game (priority 9) on the GPU;"
         " it had 0 % of the GPU.",
     ]
@@ -164,9 +164,9 @@ def test_behind_somebody_less_important_who_is_not_interrupted(stage: Stage) -> 
     stage.submit(rival, 90)
     stage.submit(game, 97)
     assert stage.said(game, 100)[0] == (
-        "game (priority 9) has waited 3 ms: bomb (priority 1) is on the GPU since 20 ms, and had it"
-        " for 20 % of the last 100 ms; it is less important, but what runs is not interrupted;"
-        " 1 other goes before it."
+        "game (priority 9) has waited 3 ms: bomb (priority 1) has been on the GPU for 20 ms,"
+        " and had it for 20 % of the last 100 ms; it is less important, but what runs is not"
+        " interrupted; 1 other goes before it."
     )
 
 

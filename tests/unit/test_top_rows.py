@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from headway.view import nvml
 from headway.view.top import text
 from headway.view.top.columns import (
     BY_TITLE,
@@ -23,6 +25,7 @@ from headway.view.top.columns import (
     titles,
 )
 from headway.view.top.dialogs import KEYS
+from headway.view.top.folding import fold
 from headway.view.top.plain import as_json, table
 from headway.view.top.rows import REMEMBERED, Past, Row, matching
 from headway.view.top.summary import about, header
@@ -320,6 +323,106 @@ def test_the_page_about_it_has_every_column_in_the_same_words() -> None:
         assert f"| {meaning} |" in page.replace("\\|", "|")
         for key in keys.split():
             assert f"`{key}`" in page
+
+
+# -- beside the daemon ---------------------------------------------------------------------------
+
+H200 = {
+    "index": 0,
+    "name": "NVIDIA H200",
+    "utilisation": 0.93,
+    "memory_used": 71 << 30,
+    "memory_total": 139 << 30,
+    "temperature_c": 54,
+    "power_w": 612.4,
+    "processes": [{"pid": 100, "name": "game", "memory": 1 << 30}, {"pid": 7, "name": "other"}],
+}
+
+
+def test_contexts_of_a_process_are_one_row() -> None:
+    """Times and counts are sums, waits and priorities the largest, the state the most pressing."""
+    entries = [
+        channel("mpv", 7, share=0.25, fps=30.0, groups=5, state="idle", wait_p99_ns=5, misses=1),
+        channel("mpv", 7, share=0.5, groups=7, state="waiting", wait_p99_ns=9, priority="3"),
+        channel("mpv", 8, share=0.1),
+        channel("other", 7, share=0.1),
+    ]
+    entries[1]["task"] = "mpv.7.12"
+    rows = fold(Past().read(status(*entries)).rows)
+    assert [(row.program, row.pid, row.contexts) for row in rows] == [
+        ("mpv", 7, 2),
+        ("mpv", 8, 1),
+        ("other", 7, 1),
+    ]
+    both = rows[0]
+    assert (both.gpu_share, both.fps, both.groups, both.misses) == (0.75, 30.0, 12, 1)
+    assert (both.state, both.wait_p99_ns, both.effective) == ("waiting", 9, 3)
+    assert shown_row(both).split()[:2] == ["mpv", "x2"]
+
+
+def shown_row(row: Row) -> str:
+    return plain(cells(row, arrange(80), UNICODE))
+
+
+def test_programs_that_the_daemon_does_not_know_have_rows_of_their_own() -> None:
+    started = [{"task": "train.py.9", "pid": 9, "why": ""}, {"task": "game.100", "pid": 100}]
+    vulkan = [{"task": "vk.11", "pid": 11, "why": "passes"}]
+    board = Past().read(status(channel("game"), started=started, unmanaged=vulkan, devices=[H200]))
+    found = {row.program: (row.state, row.is_served) for row in board.rows}
+    assert found == {
+        "game": ("idle", True),
+        "train.py": ("started", False),
+        "vk": ("outside", False),
+        "other": ("outside", False),
+    }
+    (other,) = [row for row in board.rows if row.program == "other"]
+    assert about(other) == "other.7: unmanaged; was not started by headway run"
+
+
+def test_each_gpu_whose_driver_tells_has_a_line() -> None:
+    board = Past().read(status(devices=[H200, {"index": 1, "name": "old"}]))
+    _, first, second, _ = [plain(line).rstrip() for line in header(board, 100, UNICODE)]
+    assert first == "GPU 0 Used 93.0%  Memory 71.0 GiB of 139.0 GiB  54 C  612 W  NVIDIA H200"
+    assert second == "GPU 1 old"
+
+
+class FakeNvml:
+    """NVIDIA's library as it behaves for two GPUs, of which one tells little."""
+
+    class NVMLError(Exception):
+        pass
+
+    NVML_TEMPERATURE_GPU = 0
+
+    def nvmlDeviceGetCount(self) -> int:  # noqa: N802 - NVIDIA's name
+        return 2
+
+    def nvmlDeviceGetName(self, device: int) -> bytes | str:  # noqa: N802
+        return b"first" if device == 0 else "second"
+
+    def nvmlDeviceGetPowerUsage(self, device: int) -> int:  # noqa: N802
+        return 612_400
+
+    def nvmlDeviceGetComputeRunningProcesses(self, device: int) -> list[Any]:  # noqa: N802
+        return [SimpleNamespace(pid=1, usedGpuMemory=5)] * 2
+
+    def __getattr__(self, name: str) -> Any:
+        def call(device: int, *more: object) -> Any:
+            if name == "nvmlDeviceGetHandleByIndex":
+                return device
+            raise self.NVMLError(name)
+
+        return call
+
+
+def test_what_a_driver_does_not_tell_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvml, "_library", FakeNvml)
+    first, second = nvml.devices()
+    assert (first["name"], second["name"]) == ("first", "second")
+    assert (first["power_w"], first["temperature_c"], first["utilisation"]) == (612.4, None, None)
+    assert [(p["pid"], p["memory"]) for p in first["processes"]] == [(1, 5)]
+    monkeypatch.setattr(nvml, "_library", lambda: None)
+    assert nvml.devices() == []
 
 
 # -- without a screen ----------------------------------------------------------------------------

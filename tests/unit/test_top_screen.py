@@ -341,12 +341,12 @@ async def test_a_daemon_that_goes_is_missed_and_one_that_comes_is_found() -> Non
     async with showing(daemon) as (app, pilot):
         daemon.here = False
         await until(pilot, lambda: "no daemon answers" in lines(app)[-2])
-        assert "trying again" in lines(app)[-2]
+        assert "waiting for a daemon" in lines(app)[-2]
         assert app.tasks.rows  # what was seen last
         await pilot.press("f8")
         await until(pilot, lambda: app._unanswered == 0)
         daemon.here = True
-        await until(pilot, lambda: "trying again" not in lines(app)[-2])
+        await until(pilot, lambda: "waiting for a daemon" not in lines(app)[-2])
         assert daemon.requests == []
 
 

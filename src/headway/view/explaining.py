@@ -130,7 +130,7 @@ def _soon(in_ns: int) -> str:
 def _holder(facts: Facts, why: Facts) -> str:
     text = f"{_named(why)} is on the GPU"
     if why["kind"] == "gpu":
-        text += f" since {rough(why['for_ns'])}"
+        text = f"{_named(why)} has been on the GPU for {rough(why['for_ns'])}"
     elif why["revoked"]:
         text += ", finishing what it began under a lease that was taken back"
     elif why["busy"]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from typing import Any, BinaryIO
 
@@ -103,18 +104,49 @@ def new_table(title: str) -> Table:
     )
 
 
+def counted(number: int, what: str) -> str:
+    """1 grant, 2 grants."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def print_rows(
+    console: Console,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    leave_out: Sequence[str] = (),
+) -> None:
+    """A table of names and numbers. On a terminal that is too narrow the columns in `leave_out` go,
+    one by one, before a name is cut."""
+    shown, lines = list(columns), list(rows)
+    gone = iter(leave_out)
+    while True:
+        table = new_table("")
+        for column in shown:
+            if column == columns[0]:
+                table.add_column(column, overflow="fold")
+            else:
+                table.add_column(column, justify="right", no_wrap=True)
+        for line in lines:
+            table.add_row(
+                *(cell for name, cell in zip(columns, line, strict=True) if name in shown)
+            )
+        wide = console.options.update(max_width=sys.maxsize)
+        column = next(gone, "")
+        if not column or console.measure(table, options=wide).maximum <= console.width:
+            break
+        shown.remove(column)
+    console.print(table)
+
+
 def print_outcome(console: Console, title: str, outcome: Outcome) -> None:
     """The table of one run."""
     statistics = outcome.statistics
     end_ns = statistics.end_ns
-    table = new_table(f"{title} (response times of groups in ms)")
-    table.add_column("task")
-    table.add_column("policy")
-    for column in ("prio", "groups", "fps", "p50", "p99", "max", "GPU %", "missed"):
-        table.add_column(column, justify="right", no_wrap=True)
+    rows = []
     for entry in statistics.tasks.values():
         p50, p99 = entry.responses.at(0.50, 0.99)
-        table.add_row(
+        row = (
             entry.task.name,
             entry.task.choice.text,
             "lowest" if level_of(entry.task.rank) == BACKGROUND_LEVEL else str(entry.task.rule),
@@ -126,7 +158,11 @@ def print_outcome(console: Console, title: str, outcome: Outcome) -> None:
             share(entry.gpu_ns, end_ns),
             f"{entry.missed}/{entry.deadlines}" if entry.deadlines else ".",
         )
-    console.print(table)
+        rows.append(row)
+    columns = ("task", "policy", "prio", "groups", "fps", "p50", "p99", "max", "GPU %", "missed")
+    console.print(f"{title} (response times of groups in ms)", soft_wrap=True)
+    narrow = ("policy", "groups", "p50", "prio", "max")
+    print_rows(console, columns, rows, leave_out=narrow)
     summary = statistics.as_dict()["device"]
     idle = 100 * summary["idle_ns"] / (end_ns * statistics.gpus) if end_ns else 0
     console.print(

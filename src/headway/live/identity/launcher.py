@@ -67,6 +67,13 @@ def _link(folder: Path, target: Path) -> Path:
     return link
 
 
+ON_THE_CPU = {
+    "LP_NUM_THREADS": "1",
+    "LIBGL_ALWAYS_SOFTWARE": "1",
+    "POCL_MAX_PTHREAD_COUNT": "1",
+}
+"""Mesa and PoCL draw and compute on the CPU, with one thread each."""
+
 # -- the environment -------------------------------------------------------------------------------
 
 
@@ -116,8 +123,6 @@ def environment(
     env["HEADWAY_SOCKET"] = str(paths.client_socket(folder))
     env["HEADWAY_TOKEN"] = token
     if software_gpu is not None:
+        env |= ON_THE_CPU
         env["HEADWAY_SOFTWARE_GPU"] = str(software_gpu)
-        env["LP_NUM_THREADS"] = "1"
-        env["LIBGL_ALWAYS_SOFTWARE"] = "1"
-        env["POCL_MAX_PTHREAD_COUNT"] = "1"
     return env

@@ -178,6 +178,8 @@ def describe_channel(daemon: Daemon, channel: Channel, now_ns: int) -> dict[str,
     p50_ns, p99_ns = entry.responses.at(0.5, 0.99)
     return {
         "task": task.name,
+        "name": channel.name,
+        "channel": channel.number,
         "pid": channel.peer.pid,
         "uid": channel.peer.uid,
         "policy": task.choice.text,

@@ -69,19 +69,25 @@ def _version(status: Facts) -> Values:
     yield "", {"version": status["version"]}, 1
 
 
+def _task(entry: Facts) -> dict[str, str]:
+    """A program's name and process apart, so that a query can follow the name from one process to
+    the next; `channel` tells those of one process apart."""
+    return {"task": entry["name"], "pid": str(entry["pid"]), "channel": str(entry["channel"])}
+
+
 def _tasks(value: Callable[[Facts], float]) -> Callable[[Facts], Values]:
     """Of each task."""
 
     def values(status: Facts) -> Values:
         for entry in status["channels"]:
-            yield "", {"task": entry["task"]}, value(entry)
+            yield "", _task(entry), value(entry)
 
     return values
 
 
 def _waits(status: Facts) -> Values:
     for entry in status["channels"]:
-        task = {"task": entry["task"]}
+        task = _task(entry)
         for quantile, key in (("0.5", "wait_p50_ns"), ("0.99", "wait_p99_ns")):
             lately_ns = entry[key]
             value = float("nan") if lately_ns is None else lately_ns / 1e9

@@ -17,6 +17,9 @@ from headway.view.running import watch
 
 DEFAULT_POLICIES = ("fifo", "prt", "ht")
 
+NAME = 27
+"""Cells that names of tasks get before columns of numbers do."""
+
 
 @click.command(name="compare")
 @click.argument("file")
@@ -78,7 +81,7 @@ def command(
 def print_comparison(console: Console, title: str, outcomes: dict[str, Outcome]) -> None:
     """A column per run; a section per measure, with a row for each task."""
     table = new_table(title)
-    table.add_column("", no_wrap=True)
+    table.add_column("", overflow="fold", min_width=NAME)
     for name in outcomes:
         table.add_column(name, justify="right")
     runs = [(outcome.statistics.by_name(), outcome.statistics) for outcome in outcomes.values()]
@@ -96,6 +99,12 @@ def print_comparison(console: Console, title: str, outcomes: dict[str, Outcome])
     for task in tasks:
         cells = [milliseconds(entries[task].responses.at(0.99)[0]) for entries, _ in runs]
         table.add_row(f"  {task}", *cells)
+    late = [task for task in tasks if any(entries[task].deadlines for entries, _ in runs)]
+    if late:
+        _section(table, "deadlines missed, of all")
+    for task in late:
+        counts = [(entries[task].missed, entries[task].deadlines) for entries, _ in runs]
+        table.add_row(f"  {task}", *(f"{m}/{of}" if of else "." for m, of in counts))
     _section(table, "share of the GPU, %")
     for task in tasks:
         cells = [share(entries[task].gpu_ns, run.end_ns) for entries, run in runs]

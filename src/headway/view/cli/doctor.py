@@ -22,7 +22,13 @@ WIDTH = 20
 
 @click.command(name="doctor", context_settings={"allow_interspersed_args": False})
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
-@click.option("--for", "limit", metavar="T", help="End the program after this long, such as 10s.")
+@click.option(
+    "--for",
+    "--duration",
+    "limit",
+    metavar="T",
+    help="End the program after this long, such as 10s.",
+)
 @click.argument("command_line", nargs=-1, type=click.UNPROCESSED)
 def command(as_json: bool, limit: str | None, command_line: tuple[str, ...]) -> None:
     """Look at everything that Headway needs, and say how to put it right.

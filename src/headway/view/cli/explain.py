@@ -21,12 +21,12 @@ def command(task: str, as_json: bool) -> None:
     """
     from headway.view.daemons import ask, folder
     from headway.view.explaining import sentences
-    from headway.view.unmanaged import PASSES, with_vulkan
+    from headway.view.unmanaged import PASSES, started
 
     passing = {
         found.pid: found.task
-        for found in with_vulkan(folder())
-        if task in (str(found.pid), found.name, found.task)
+        for found in started(folder())
+        if found.has_vulkan and task in (str(found.pid), found.name, found.task)
     }
     try:
         tasks = ask("explain", {"do": "explain", "task": task})["tasks"]

@@ -35,7 +35,9 @@ from headway.view.errors import UserError, say
 )
 @click.option("--require", is_flag=True, help="Fail rather than run unmanaged.")
 @click.option("--no-daemon", is_flag=True, help="Start no daemon if none runs.")
-@click.option("--software-gpu", is_flag=True, help="Make llvmpipe and PoCL one device on one CPU.")
+@click.option(
+    "--software-gpu", is_flag=True, help="Use llvmpipe and PoCL, as one device on one CPU."
+)
 @click.option("--summary", is_flag=True, help="Say after its end what the program came to.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing.")
 @click.argument(
@@ -85,6 +87,10 @@ def command(
         _check(wish)
         if not quiet:
             say(f"headway: {why}; it runs unmanaged")
+        if software_gpu:
+            from headway.live.identity.launcher import ON_THE_CPU
+
+            env = {**os.environ, **ON_THE_CPU}
     if summary:
         _supervise(path, command_line, env)
     start(path, command_line, env)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import click
@@ -15,14 +14,17 @@ from headway.engine.units import format_ns
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def command(as_json: bool) -> None:
     """Show the daemon and the programs it serves."""
+    from headway.view.results import counted
+
     status = fetch()
     if as_json:
         click.echo(json.dumps(status))
         return
-    click.echo(
-        f"daemon {status['pid']} in {status['folder']}: {status['grants']} grants,"
-        f" {status['leases']} leases, {status['refused']} connections refused"
+    counts = ", ".join(
+        counted(status[key], what) for key, what in (("grants", "grant"), ("leases", "lease"))
     )
+    refused = counted(status["refused"], "connection")
+    click.echo(f"daemon {status['pid']} in {status['folder']}: {counts}, {refused} refused")
     if status["spec_problem"]:
         click.echo(f"the spec file is not in force as it is: {status['spec_problem']}")
     if status["display"] or status["display_problem"]:
@@ -37,8 +39,8 @@ def command(as_json: bool) -> None:
         if entry["note"]:
             click.echo(f"{entry['task']}: {entry['note']}")
         if entry["implicit"]:
-            count = entry["implicit"]
-            click.echo(f"{entry['task']}: the driver submitted {count} times past the gate")
+            times = counted(entry["implicit"], "time")
+            click.echo(f"{entry['task']}: the driver submitted {times} past the gate")
         if entry["unknown"]:
             count = entry["unknown"]
             click.echo(
@@ -59,26 +61,27 @@ def describe_display(status: dict[str, Any]) -> str:
 
 
 def fetch() -> dict[str, Any]:
-    """What the daemon says of itself."""
+    """What the daemon says of itself, and what is to be seen beside it."""
     from headway.view.daemons import ask
-    from headway.view.unmanaged import PASSES, with_vulkan
 
     status: dict[str, Any] = ask("status", {"do": "status"})["status"]
-    status["unmanaged"] = [
-        {"task": found.task, "pid": found.pid, "why": PASSES}
-        for found in with_vulkan(Path(status["folder"]))
-    ]
+    complete(status)
     return status
+
+
+def complete(status: dict[str, Any]) -> None:
+    """Add what the daemon does not know: programs it does not serve, GPUs as their driver tells."""
+    from headway.view import nvml, unmanaged
+
+    unmanaged.complete(status)
+    status["devices"] = nvml.devices()
 
 
 def print_tasks(status: dict[str, Any]) -> None:
     """A row per task."""
-    from headway.view.results import new_console, new_table
+    from headway.view.results import new_console, print_rows
 
-    table = new_table("")
-    table.add_column("task")
-    for column in ("pid", "policy", "prio", "reserve", "state", "groups", "frames"):
-        table.add_column(column, justify="right", no_wrap=True)
+    rows = []
     for entry in status["channels"]:
         reserve = "."
         if entry["reserve"] is not None:
@@ -86,13 +89,16 @@ def print_tasks(status: dict[str, Any]) -> None:
         groups = entry["groups"] + entry["passed"]
         cells = [entry["pid"], entry["policy"], entry["priority"], reserve]
         cells += [entry["state"], groups, entry["frames"]]
-        table.add_row(entry["task"], *map(str, cells))
+        rows.append([entry["name"], *map(str, cells)])
     managed = {entry["pid"] for entry in status["channels"]}
-    for entry in status["unmanaged"]:
-        if entry["pid"] not in managed:
-            cells = [entry["pid"], ".", ".", ".", "unmanaged", ".", "."]
-            table.add_row(entry["task"], *map(str, cells))
+    for state, found in (("unmanaged", status["unmanaged"]), ("started", status["started"])):
+        for entry in found:
+            if entry["pid"] not in managed:
+                name, _, pid = entry["task"].rpartition(".")
+                rows.append([name, pid, ".", ".", ".", state, ".", "."])
+    columns = ("task", "pid", "policy", "prio", "reserve", "state", "groups", "frames")
     console = new_console()
-    console.print(table)
+    narrow = ("frames", "groups", "policy", "reserve")
+    print_rows(console, columns, rows, leave_out=narrow)
     for entry in status["unmanaged"]:
         console.print(f"{entry['task']}: {entry['why']}", soft_wrap=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
 import time
+from typing import Any
 
 import click
 
@@ -44,12 +44,11 @@ def command(once: bool, as_json: bool, interval: str, no_colour: bool, only_asci
     terminal = os.environ.get("TERM", "dumb")
     encoding = (sys.stdout.encoding or "").lower().replace("-", "")
     only_ascii = only_ascii or terminal in ("dumb", "linux") or encoding != "utf8"
-    first = fetch()  # no daemon: a line, before the screen is touched
     screen = terminal != "dumb" and sys.stdin.isatty() and sys.stdout.isatty()
-    if once or as_json or not screen:
-        print_tables(first, interval_ns, once=once, as_json=as_json, only_ascii=only_ascii)
-    else:
-        show_screen(first, interval_ns, only_ascii=only_ascii)
+    if once or as_json or not screen:  # no daemon: a line
+        print_tables(fetch(), interval_ns, once=once, as_json=as_json, only_ascii=only_ascii)
+    else:  # no daemon: the screen waits for one
+        show_screen(interval_ns, only_ascii=only_ascii)
 
 
 def print_tables(
@@ -81,19 +80,28 @@ def print_tables(
         status = fetch()
 
 
-def show_screen(status: dict[str, object], interval_ns: int, *, only_ascii: bool) -> None:
+def show_screen(interval_ns: int, *, only_ascii: bool) -> None:
     from headway.live.api import client
+    from headway.view.cli.status import complete
     from headway.view.daemons import folder
     from headway.view.top.app import Top
     from headway.view.top.rows import Past
     from headway.view.top.text import ASCII, UNICODE
 
+    place = folder()
+
+    def ask(request: dict[str, Any]) -> dict[str, Any]:
+        answer = client.ask(place, request, timeout_s=PATIENCE_S)
+        if request["do"] == "status":
+            complete(answer["status"])
+        return answer
+
     app = Top(
-        functools.partial(client.ask, folder(), timeout_s=PATIENCE_S),
+        ask,
         interval_s=interval_ns / 1e9,
         glyphs=ASCII if only_ascii else UNICODE,
         colour="NO_COLOR" not in os.environ,
-        board=Past().read(status),
+        board=Past().read({}),
     )
     app.run()
     if app.return_code:

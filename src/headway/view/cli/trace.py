@@ -23,7 +23,9 @@ NICE = 10
 
 @click.command(name="trace", context_settings={"allow_interspersed_args": False})
 @click.option("-o", "--output", required=True, metavar="F.pftrace", help="Where to write it.")
-@click.option("--duration", metavar="D", help="Stop after so long, such as 10s.")
+@click.option(
+    "--for", "--duration", "duration", metavar="T", help="Stop after so long, such as 10s."
+)
 @click.option("--task", metavar="T", help="Draw the track of this task only, by name or pid.")
 @click.option("--name", help="As of headway run, for the program.")
 @click.option("--policy", help="As of headway run.")
@@ -44,7 +46,7 @@ def command(
 ) -> int:
     """Record what the daemon does, from now on, for ui.perfetto.dev, headway check and replay.
 
-    Ends with Ctrl-C, after --duration, or, if a program is given after --, with that program, which
+    Ends with Ctrl-C, after --for, or, if a program is given after --, with that program, which
     then runs under Headway. What cannot be written in time, or at all, is dropped and counted.
     """
     from headway.live.api import client
@@ -90,7 +92,7 @@ def _end_s(duration: str | None) -> float | None:
     try:
         return None if duration is None else time.monotonic() + parse_duration(duration) / 1e9
     except DurationError as error:
-        raise UserError(f"--duration: found {duration!r}, expected {error}") from None
+        raise UserError(f"--for: found {duration!r}, expected {error}") from None
 
 
 def _writer(

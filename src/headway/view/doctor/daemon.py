@@ -7,7 +7,7 @@ import os
 from headway import __version__
 from headway.view.advice import about_mps
 from headway.view.doctor import Finding, bad, check, ok, warn
-from headway.view.unmanaged import with_vulkan
+from headway.view.unmanaged import started
 
 
 @check("runtime folder")
@@ -65,7 +65,7 @@ def daemon() -> Finding:
     if passed:
         found = f"{who}; GPU functions that are not hooked were found by {', '.join(passed)}"
         return warn(found, "headway doctor -- PROGRAM tells which, and why")
-    passing = [found.task for found in with_vulkan(folder)]
+    passing = [found.task for found in started(folder) if found.has_vulkan]
     if passing:
         fix = "headway run --require keeps programs from Vulkan"
         return warn(f"{who}; Vulkan passes unmanaged in {', '.join(passing)}", fix)

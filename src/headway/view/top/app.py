@@ -33,6 +33,7 @@ from headway.view.top.columns import (
     titles,
 )
 from headway.view.top.dialogs import NO_KILL, Help, Question, SortBy
+from headway.view.top.folding import fold
 from headway.view.top.link import Answer, Ask, Gone, Link, News, Status
 from headway.view.top.look import Look
 from headway.view.top.rows import Board, Past, Row, matching
@@ -118,6 +119,7 @@ class Top(App[None]):
         _key("p", "priority"),
         _key("r", "reserve"),
         _key("y", "policy"),
+        _key("t,f5", "unfold"),
     ]
 
     def __init__(
@@ -133,6 +135,8 @@ class Top(App[None]):
         self.inverted = False
         self.pattern = ""
         self.skipped = 0
+        self.unfolded = False
+        """Contexts of one process have a row each."""
         self.gone = ""
         self._question: Question | None = None
         self._error = ""
@@ -181,9 +185,9 @@ class Top(App[None]):
         """Everything that may have changed is drawn anew."""
         if not self.tasks.is_attached:  # the end has begun, and this is late
             return
-        rows = ordered(
-            matching(self.board.rows, self.pattern), self.sorted_by, inverted=self.inverted
-        )
+        rows = self.board.rows if self.unfolded else fold(self.board.rows)
+        rows = ordered(matching(rows, self.pattern), self.sorted_by, inverted=self.inverted)
+        self.query_one("#header").styles.height = 2 + len(self.board.devices)
         self.tasks.faded = bool(self.gone)
         self.tasks.show(rows, self._layout())
         for lines in self.query(Lines):
@@ -202,7 +206,7 @@ class Top(App[None]):
         elif text:
             line = [(text, "ok" if done else "error")]
         elif self.gone:
-            line = [(f"trying again: {self.gone}", "error")]
+            line = [(f"waiting for a daemon: {self.gone}", "error")]
         elif row is None:
             nobody = "no task matches the filter" if self.board.rows else "no task yet"
             line = [(f"{nobody}; headway run -- PROGRAM starts one", "dim")]
@@ -250,8 +254,11 @@ class Top(App[None]):
         self._update()
 
     def _change(self, row: Row, **wish: str) -> None:
+        if not row.is_served:
+            self.say(f"{row.name} is {row.state}: the daemon does not know it", done=False)
+            return
         self._unanswered += 1
-        self._link.send({"task": row.task, **wish})
+        self._link.send({"task": row.task if row.contexts == 1 else str(row.pid), **wish})
 
     # -- keys --------------------------------------------------------------------------------
 
@@ -279,6 +286,10 @@ class Top(App[None]):
 
     def action_sort_column(self, title: str) -> None:
         self._sort(BY_TITLE[title])
+
+    def action_unfold(self) -> None:
+        self.unfolded = not self.unfolded
+        self._update()
 
     def action_invert(self) -> None:
         self.inverted = not self.inverted

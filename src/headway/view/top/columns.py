@@ -27,7 +27,14 @@ from headway.view.top.text import (
     sparkline,
 )
 
-STATE_TONES = {"running": "good", "leased": "good", "waiting": "warn", "budget": "bad"}
+STATE_TONES = {
+    "launched": "dim",
+    "unmanaged": "bad",
+    "running": "good",
+    "leased": "good",
+    "waiting": "warn",
+    "budget": "bad",
+}
 LOW_BUDGET = 0.25
 GAP = 1
 
@@ -64,6 +71,9 @@ def _plain(
 def _name(row: Row, width: int, glyphs: Glyphs) -> Cell:
     tone = "front" if row.foreground else "dim" if row.background else "name"
     name = clean(row.program, ascii_only=glyphs is ASCII)
+    if row.contexts > 1:
+        name = fit(name, max(1, width - len(f" x{row.contexts}") - 2 * row.foreground), glyphs)
+        name = f"{name.rstrip()} x{row.contexts}"
     return [(fit(("> " if row.foreground else "") + name, width, glyphs), tone)]
 
 
@@ -166,7 +176,8 @@ COLUMNS: tuple[Column, ...] = (
         _plain(lambda r: count(r.misses), lambda r: "bad" if r.misses else "dim"),
     ),
     Column(
-        "STATE", "running, leased (runs without asking), waiting, budget (waits for budget), idle",
+        "STATE", "running, leased (runs without asking), waiting, budget (waits for budget), idle,"
+        " started (no GPU yet), outside (unmanaged)",
         7, 8, 5, lambda r: r.state,
         _plain(
             lambda r: r.state or UNKNOWN, lambda r: STATE_TONES.get(r.state, "dim"), left=True

@@ -29,6 +29,7 @@ KEYS = (
     ("F7 -   F8 +", "lower or raise the priority by one"),
     ("p", "set the priority: a number, *, rm, edf, rm@5"),
     ("r", "set the reserve: 5ms/20ms, 5ms/20ms:ae"),
+    ("F5 t", "a row for each context of a program, or one for all"),
     ("y", "set the policy: prt, ht, ..."),
     ("F10 q Ctrl-C", "quit"),
 )

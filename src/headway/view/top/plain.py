@@ -8,6 +8,7 @@ from dataclasses import asdict
 from rich.text import Text
 
 from headway.view.top.columns import BY_TITLE, arrange, cells, ordered, titles
+from headway.view.top.folding import fold
 from headway.view.top.rows import Board
 from headway.view.top.summary import header
 from headway.view.top.text import Glyphs, Line
@@ -31,7 +32,7 @@ def table(board: Board, width: int, glyphs: Glyphs) -> Text:
     layout = arrange(width)
     column = BY_TITLE["PRIO"]
     lines = [*header(board, width, glyphs), titles(layout, column, glyphs)]
-    lines += [cells(row, layout, glyphs) for row in ordered(board.rows, column)]
+    lines += [cells(row, layout, glyphs) for row in ordered(fold(board.rows), column)]
     lines += [[(f"{row.name}: {row.note}", "dim")] for row in board.rows if row.note]
     return Text("\n").join(styled(line) for line in lines)
 
@@ -49,5 +50,5 @@ def as_json(board: Board) -> str:
     entry = asdict(board)
     tasks = entry.pop("rows")
     for task in tasks:
-        del task["past"], task["name"]
+        del task["past"], task["name"], task["contexts"]
     return json.dumps({"schema": SCHEMA, **entry, "tasks": tasks})

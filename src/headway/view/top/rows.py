@@ -11,8 +11,10 @@ from typing import Any
 from headway.engine.model import BACKGROUND_LEVEL
 from headway.engine.priorities import parse_priority
 from headway.engine.reserves import BACKGROUND, POOL_MARK
-from headway.view.top.text import clean
+from headway.view.top.text import clean, size
 
+STARTED, OUTSIDE = "started", "outside"
+"""States of programs that the daemon does not serve: not yet, or not at all."""
 REMEMBERED = 120
 """Refreshes that a sparkline can show."""
 
@@ -50,12 +52,19 @@ class Row:
     note: str
     past: tuple[float, ...]
     """Frames per second, or the share of the GPU of a task that shows none; the latest is last."""
+    contexts: int = 1
+    """How many tasks of its process this row stands for."""
 
     @property
     def program(self) -> str:
         """Its name without the pid, which has a column of its own."""
         name, pid, number = self.name.rpartition(f".{self.pid}")
         return name + number if pid and name else self.name
+
+    @property
+    def is_served(self) -> bool:
+        """Whether the daemon knows it, and so could change it."""
+        return self.state not in (STARTED, OUTSIDE)
 
     @property
     def lowest(self) -> bool:
@@ -75,6 +84,19 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
+class Device:
+    """A GPU as its driver tells of it. None is what the driver does not tell."""
+
+    index: int
+    name: str
+    utilisation: float | None
+    memory_used: int | None
+    memory_total: int | None
+    temperature_c: int | None
+    power_w: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Board:
     """Everything that is shown at one time."""
 
@@ -87,10 +109,13 @@ class Board:
     display: str | None
     spec_problem: str | None
     rows: tuple[Row, ...]
+    devices: tuple[Device, ...] = ()
 
     def mix(self) -> str:
         """How many tasks of which policy: 3 prt, 1 ht, 2 bg (Background)."""
-        kinds = Counter("bg" if row.background else row.policy for row in self.rows)
+        kinds = Counter(
+            "bg" if row.background else row.policy for row in self.rows if row.is_served
+        )
         return ", ".join(f"{number} {kind}" for kind, number in kinds.most_common())
 
 
@@ -103,7 +128,9 @@ class Past:
 
     def read(self, status: dict[str, Any]) -> Board:
         """One status more."""
-        channels = [c for c in _list(status.get("channels")) if isinstance(c, dict)]
+        channels = _dicts(status.get("channels"))
+        served = {_whole(channel.get("pid")) for channel in channels}
+        channels += [e for e in _unserved(status) if _whole(e.get("pid")) not in served]
         rows = tuple(self._row(channel) for channel in channels)
         for memory in (self._fps, self._shares):
             for gone in memory.keys() - {row.task for row in rows}:
@@ -120,6 +147,7 @@ class Past:
             display=_text(status.get("display")),
             spec_problem=_text(status.get("spec_problem")),
             rows=rows,
+            devices=tuple(_device(entry) for entry in _dicts(status.get("devices"))),
         )
 
     def _row(self, entry: dict[str, Any]) -> Row:
@@ -171,6 +199,43 @@ def matching(rows: Iterable[Row], pattern: str) -> list[Row]:
     """The rows whose name has the pattern in it, in any case; a|b is either, as in htop."""
     words = [word for word in pattern.casefold().split("|") if word]
     return [row for row in rows if not words or any(w in row.name.casefold() for w in words)]
+
+
+def _unserved(status: dict[str, Any]) -> list[dict[str, Any]]:
+    """Programs that the daemon does not know, in words in which it tells of others."""
+    rows = [{**entry, "state": STARTED} for entry in _dicts(status.get("started"))]
+    rows += [
+        {**entry, "state": OUTSIDE, "note": entry.get("why")}
+        for entry in _dicts(status.get("unmanaged"))
+    ]
+    known = {_whole(entry.get("pid")) for entry in (*_dicts(status.get("channels")), *rows)}
+    for device in _dicts(status.get("devices")):
+        for process in _dicts(device.get("processes")):
+            pid = _whole(process.get("pid"))
+            if pid not in known:
+                used = _whole(process.get("memory"))
+                held = "" if used is None else f"has {size(used)} of GPU {device.get('index')} and "
+                why = f"{held}was not started by headway run"
+                task = f"{process.get('name', '?')}.{pid}"
+                rows.append({"task": task, "pid": pid, "state": OUTSIDE, "note": why})
+                known.add(pid)
+    return rows
+
+
+def _device(entry: dict[str, Any]) -> Device:
+    return Device(
+        _whole(entry.get("index")) or 0,
+        clean(entry.get("name", "")),
+        _number(entry.get("utilisation")),
+        _whole(entry.get("memory_used")),
+        _whole(entry.get("memory_total")),
+        _whole(entry.get("temperature_c")),
+        _number(entry.get("power_w")),
+    )
+
+
+def _dicts(value: object) -> list[dict[str, Any]]:
+    return [entry for entry in _list(value) if isinstance(entry, dict)]
 
 
 def _note(entry: dict[str, Any]) -> str:

@@ -5,15 +5,40 @@ from __future__ import annotations
 from rich.cells import cell_len
 
 from headway.view.top.columns import reserve_text
-from headway.view.top.rows import Board, Row
-from headway.view.top.text import ASCII, UNKNOWN, Glyphs, Line, clean, clock, fit, meter, percent
+from headway.view.top.rows import STARTED, Board, Device, Row
+from headway.view.top.text import (
+    ASCII,
+    UNKNOWN,
+    Glyphs,
+    Line,
+    clean,
+    clock,
+    fit,
+    meter,
+    percent,
+    size,
+)
 
 FULL = 0.95
 
 
 def header(board: Board, width: int, glyphs: Glyphs) -> list[Line]:
-    """Two lines: how busy the GPU is and with what; who says so."""
-    return [_gpu(board, width, glyphs), _daemon(board, width, glyphs)]
+    """How busy the GPU is and with what, a line for each GPU whose driver tells, and the daemon."""
+    devices = [_device(device, width, glyphs) for device in board.devices]
+    return [_gpu(board, width, glyphs), *devices, _daemon(board, width, glyphs)]
+
+
+def _device(device: Device, width: int, glyphs: Glyphs) -> Line:
+    facts = []
+    if device.utilisation is not None:
+        facts.append(("Used ", f"{percent(device.utilisation)}%"))
+    if device.memory_used is not None and device.memory_total is not None:
+        facts.append(("Memory ", f"{size(device.memory_used)} of {size(device.memory_total)}"))
+    if device.temperature_c is not None:
+        facts.append(("", f"{device.temperature_c} C"))
+    if device.power_w is not None:
+        facts.append(("", f"{device.power_w:.0f} W"))
+    return _facts([(f"GPU {device.index} ", "label")], facts, device.name, width, glyphs)
 
 
 def _gpu(board: Board, width: int, glyphs: Glyphs) -> Line:
@@ -71,6 +96,9 @@ def cut(line: Line, width: int, glyphs: Glyphs) -> Line:
 
 def about(row: Row) -> str:
     """What there is to know about the chosen task, in a sentence."""
+    if not row.is_served:
+        state = "started, no GPU call yet" if row.state == STARTED else "unmanaged"
+        return f"{row.name}: {state}" + (f"; {row.note}" if row.note else "")
     facts = [row.policy or UNKNOWN]
     facts += ["Background"] if row.background else []
     facts += [] if row.lowest else [f"priority {row.priority or UNKNOWN}"]

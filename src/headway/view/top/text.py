@@ -126,3 +126,10 @@ def sparkline(values: Sequence[float], width: int, glyphs: Glyphs) -> str:
     # Only nothing is the lowest bar: a task that does a little must not look idle.
     bars = [glyphs.ramp[0 if v <= 0 else max(1, round(v / top * last))] for v in shown]
     return " " * (width - len(bars)) + "".join(bars)
+
+
+def size(count: int) -> str:
+    """Bytes as people say them: 812 MiB, 71.2 GiB."""
+    if count < 1 << 30:
+        return f"{count / (1 << 20):.0f} MiB"
+    return f"{count / (1 << 30):.1f} GiB"
