@@ -2,12 +2,13 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.headway
+WIRE := $(addprefix src/headway/live/wire/,layout.py records.py header.py)
 
 .PHONY: help
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
 
-$(STAMP): pyproject.toml CMakeLists.txt scripts/setup scripts/install-packages $(wildcard shim/*/* examples/*.* packaging/*)
+$(STAMP): pyproject.toml CMakeLists.txt scripts/setup scripts/install-packages $(wildcard shim/*/* examples/*.* packaging/*) $(WIRE)
 	scripts/setup $(PYTHON)
 	@touch $@
 

@@ -18,7 +18,6 @@ import os
 import random
 import signal
 import socket
-import struct
 import tempfile
 import time
 from collections import Counter
@@ -27,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.live.gate.arbiter import Bounds
+from headway.live.wire.layout import MAGIC, WELCOME
 from headway.live.wire.protocol import (
     ENTER,
     GRANT,
@@ -258,7 +258,7 @@ class Fuzz:
                 connection.send(pick.choice(kinds))
                 if pick.random() < 0.5:
                     data = connection.recv(64)  # descriptors that come with it are thrown away
-                    assert not data or struct.unpack_from("<I", data)[0] == 0x59574448
+                    assert not data or WELCOME.read(data, "magic") == MAGIC
 
     def _control_line(self) -> None:
         pick = self.random

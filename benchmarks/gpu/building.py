@@ -9,6 +9,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+from headway.live.wire import header
+
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 OTHERS: dict[str, tuple[Path, tuple[str, ...]]] = {
@@ -49,7 +51,8 @@ def build_interposer() -> dict[str, str]:
     shim = sorted(str(path) for path in (ROOT / "shim").glob("*/*.c") if path != FENCE)
     options = ["-std=gnu11", "-O2", "-g", "-fPIC", "-shared", "-fvisibility=hidden"]
     options += ["-ftls-model=initial-exec"]
-    options += [f"-I{folder}" for folder in sorted((ROOT / "shim").iterdir())]
+    generated = header.write(ROOT / "build" / "generated").parent
+    options += [f"-I{folder}" for folder in (*sorted((ROOT / "shim").iterdir()), generated)]
     command = ["gcc", *options, "-o", str(library), *shim, "-ldl", "-lpthread"]
     fence = ["gcc", "-O2", "-fPIC", "-shared", "-o", str(library.with_name("libheadway_fence.so"))]
     subprocess.run([*fence, str(FENCE)], check=True)

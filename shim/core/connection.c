@@ -77,8 +77,8 @@ void hw_forget(struct hw_channel *c) {
     if (fd >= 0) close(fd);
     if (c->turns && hw_page_of(c)) hw_store_full(&hw_page_of(c)->open, 1); /* what waits there may go */
     if (!c->turns) {
-        if (hw_daemon_of(c)) munmap((void *)hw_daemon_of(c), 4096);
-        if (hw_page_of(c)) munmap(hw_page_of(c), 4096);
+        if (hw_daemon_of(c)) munmap((void *)hw_daemon_of(c), HW_PAGE);
+        if (hw_page_of(c)) munmap(hw_page_of(c), HW_PAGE);
         hw_forget_pages(c);
     }
     c->leased = c->granted = false;
@@ -99,8 +99,8 @@ bool hw_wait_readable(int fd, int timeout_ms) {
 
 static void *map_page(int fd, int protection) {
     struct stat info;
-    if (fstat(fd, &info) || info.st_size < 4096) return NULL;
-    void *page = mmap(NULL, 4096, protection, MAP_SHARED, fd, 0);
+    if (fstat(fd, &info) || info.st_size < HW_PAGE) return NULL;
+    void *page = mmap(NULL, HW_PAGE, protection, MAP_SHARED, fd, 0);
     return page == MAP_FAILED ? NULL : page;
 }
 
@@ -137,8 +137,8 @@ static bool greet(struct hw_channel *c) {
         hw_store(&page->unknown, hw_survey_unknown());
         return true;
     }
-    if (daemon) munmap((void *)daemon, 4096);
-    if (page) munmap(page, 4096);
+    if (daemon) munmap((void *)daemon, HW_PAGE);
+    if (page) munmap(page, HW_PAGE);
     return false;
 }
 
@@ -181,13 +181,16 @@ bool hw_connected(struct hw_channel *c) {
     int fd = open_socket();
     c->socket = fd < 0 ? 0 : socket_of(fd);
     hw_store(&c->fd, fd);
-    if (fd >= 0 && !connect(fd, (struct sockaddr *)&address, sizeof address) && is_trusted(fd) && greet(c) &&
-        (!c->turns || hw_say(c, &turns))) {
+    bool there = fd >= 0 && !connect(fd, (struct sockaddr *)&address, sizeof address) && is_trusted(fd);
+    if (there && greet(c) && (!c->turns || hw_say(c, &turns))) {
         say("headway: this program's GPU work is managed\n");
         return true;
     }
     hw_forget(c);
     if (hw_now() - now > HELLO_MS * 100000ull) c->retry_ns += SULK_NS; /* it is there but hangs */
-    say("headway: no daemon answers, this program goes unmanaged\n");
+    if (there && hw_now() - now < HELLO_MS * 1000000ull)
+        say("headway: the daemon refuses this program, which goes unmanaged: no room, or another version of Headway\n");
+    else
+        say("headway: no daemon answers, this program goes unmanaged\n");
     return false;
 }

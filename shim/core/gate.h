@@ -5,7 +5,6 @@
 #include "protocol.h"
 #include <stdbool.h>
 
-#define HW_MATRIX 32
 #define HW_LISTS 64
 #define HW_HELD 72
 

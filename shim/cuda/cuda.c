@@ -88,7 +88,7 @@ static bool device_address(hw_u32 *word, uint64_t *address) {
         *known = (struct known){.page = page};
         if (!add) add = hw_find_in(LIBRARY, "cuMemHostRegister_v2");
         if (!get) get = hw_find_in(LIBRARY, "cuMemHostGetDevicePointer_v2");
-        CUresult added = add ? add((void *)page, 4096, 1 | 2) : NOT_FOUND;
+        CUresult added = add ? add((void *)page, HW_PAGE, 1 | 2) : NOT_FOUND;
         if (!get || (added != SUCCESS && added != ALREADY_REGISTERED) ||
             get(&known->address, (void *)page, 0) != SUCCESS)
             *known = (struct known){0};

@@ -294,7 +294,7 @@ static void say_done(const struct lane *lane, struct batch *b) {
     if (!b->gated) return;
     if (!hw_is_begun(b) && hw_page()) hw_store_full(&hw_page()->open, 1);
     hw_turn_written(b->word, b->seq);
-    hw_turn_written(b->word - HW_LANES, b->seq);
+    hw_turn_written(hw_opened_of(b->word), b->seq);
 }
 
 bool hw_lane_is_sent_to(const struct lane *lane) {

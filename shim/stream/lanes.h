@@ -105,8 +105,13 @@ bool hw_turn_is_stuck(uint64_t *since, uint64_t *before, uint64_t now);
 
 static inline bool hw_is_written(const struct batch *b) { return hw_has_reached(b->word, b->seq); }
 
-/* Of a piece: its `opened` stands before its `closed`. */
-static inline bool hw_is_begun(const struct batch *b) { return hw_has_reached(b->word - HW_LANES, b->seq); }
+/* Of a piece: where the GPU says that it has begun, by where the GPU says that it is done. */
+static inline hw_u32 *hw_opened_of(hw_u32 *closed) {
+    const size_t apart = offsetof(struct hw_client_page, closed) - offsetof(struct hw_client_page, opened);
+    return closed - apart / sizeof *closed;
+}
+
+static inline bool hw_is_begun(const struct batch *b) { return hw_has_reached(hw_opened_of(b->word), b->seq); }
 
 /* With the lock nobody joins a piece, and what has joined is part of it. */
 void hw_lock(void);

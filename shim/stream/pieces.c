@@ -288,7 +288,7 @@ static void lend(struct lane *lane, uint64_t window) {
     hw_store_release(&hw_fast.rate, rate);
     hw_store_release(&hw_fast.most, (uint32_t)(most * rate >> 16));
     hw_store_release(&hw_fast.until, hw_until_of(hw.loan, hw_ticks() + (left * rate >> 16)));
-    hw_store_release(&hw_fast.opened, lane->runs ? NULL : b->word - HW_LANES);
+    hw_store_release(&hw_fast.opened, lane->runs ? NULL : hw_opened_of(b->word));
     hw_store_release(&hw_fast.number, b->seq);
     hw_store_release(&hw_fast.joined, lane->key);
     hw_store_release(&hw_fast.room, hw_room_of(hw.loan, hw.lent));

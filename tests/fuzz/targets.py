@@ -17,6 +17,7 @@ from headway.engine.spec import parse_spec
 from headway.engine.units import DurationError, parse_duration
 from headway.live.server import requests
 from headway.live.wire import protocol
+from headway.live.wire.layout import HELLO
 from headway.sim.scenario import parse_scenario, parse_variants
 from headway.view.doctor.survey import read_survey
 from headway.view.traces.reader import read_events
@@ -34,8 +35,11 @@ def target(function: Target) -> Target:
 
 @target
 def hello(data: bytes) -> None:
-    with contextlib.suppress(protocol.ProtocolError):
-        protocol.parse_hello(data)
+    """Also what follows the right version: what was found before has that of its time."""
+    ours = protocol.build_hello("")[: HELLO.at("name")]
+    for said in (data, ours + data[len(ours) :]):
+        with contextlib.suppress(protocol.ProtocolError):
+            protocol.parse_hello(said)
 
 
 @target

@@ -13,7 +13,6 @@ import mmap
 import os
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import time
@@ -23,6 +22,7 @@ from types import TracebackType
 from typing import Any
 
 from headway.live.api.client import ask
+from headway.live.wire.layout import CLIENT_PAGE, DAEMON_PAGE, WELCOME
 from headway.live.wire.protocol import (
     COMPLETE,
     ENTER,
@@ -32,7 +32,6 @@ from headway.live.wire.protocol import (
     PAGE,
     RELEASE,
     SUBMIT,
-    UNMARKED_AT,
     WITHDRAW,
     Message,
     build_hello,
@@ -77,7 +76,7 @@ class Client:
         self.fds = fds
         self._daemon = mmap.mmap(fds[0], PAGE, prot=mmap.PROT_READ)
         self._page = mmap.mmap(fds[1], PAGE)
-        self.channel = struct.unpack_from("<I", data, 8)[0]
+        self.channel = WELCOME.read(data, "channel")
 
     def __enter__(self) -> Client:
         return self
@@ -173,30 +172,34 @@ class Client:
 
     @property
     def leased(self) -> bool:
-        return bool(struct.unpack_from("<I", self._daemon, 16)[0])
+        return bool(DAEMON_PAGE.read(self._daemon, "lease"))
 
     @property
     def heartbeat_ns(self) -> int:
-        value: int = struct.unpack_from("<Q", self._daemon, 8)[0]
-        return value
+        return DAEMON_PAGE.read(self._daemon, "heartbeat_ns")
 
     @property
     def split_ns(self) -> int:
-        value: int = struct.unpack_from("<Q", self._daemon, 24)[0]
-        return value
+        return DAEMON_PAGE.read(self._daemon, "split_ns")
 
     def set_busy(self, busy: bool) -> None:
-        struct.pack_into("<I", self._page, 8, int(busy))
+        CLIENT_PAGE.write(self._page, "busy", busy)
 
     def count_passed(self, passed: int) -> None:
         """Groups that went under leases, as it says."""
-        struct.pack_into("<Q", self._page, 16, passed)
+        CLIENT_PAGE.write(self._page, "passed", passed)
 
     def set_unmarked(self, unmarked: bool) -> None:
         """Work is on the GPU whose end nothing tells, as it says."""
-        struct.pack_into("<I", self._page, UNMARKED_AT, int(unmarked))
+        CLIENT_PAGE.write(self._page, "unmarked", unmarked)
+
+    def say(self, **fields: int) -> None:
+        """In its page."""
+        for name, value in fields.items():
+            CLIENT_PAGE.write(self._page, name, value)
 
     def write_page(self, data: bytes) -> None:
+        """Whatever it is, from the first byte on."""
         self._page[: len(data)] = data
 
     def get_lease(self) -> None:

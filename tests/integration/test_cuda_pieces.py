@@ -7,7 +7,6 @@ import bisect
 import contextlib
 import signal
 import statistics
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from headway.live.wire.layout import CLIENT_PAGE, PAGE
 from headway.live.wire.protocol import TURNS
 from tests.integration import cuda
 from tests.integration.command import headway
@@ -29,8 +29,6 @@ LAUNCHES = 20
 """Each may be a piece of its own."""
 LEARNED = 8
 """What a kernel takes is known once it was seen so often."""
-USED_AT = 32
-"""Where a program's page says so."""
 
 
 @pytest.fixture
@@ -105,8 +103,8 @@ def said_ns(program: cuda.Program) -> int:
     maps = (proc / "maps").read_text().splitlines()
     address = next(line.partition("-")[0] for line in maps if "/memfd:headway-client" in line)
     with (proc / "mem").open("rb") as memory:
-        memory.seek(int(address, 16) + USED_AT)
-        return int.from_bytes(memory.read(8), sys.byteorder)
+        memory.seek(int(address, 16))
+        return CLIENT_PAGE.read(memory.read(PAGE), "used_ns")
 
 
 @contextlib.contextmanager

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from headway.live.identity import launcher
+from headway.live.wire import header
 from tests.integration import cuda, gl, opencl
 from tests.integration.command import HEADWAY, ROOT, headway
 from tests.integration.daemon_client import running_daemon, wait_until
@@ -192,7 +193,8 @@ def test_an_interposer_without_opencl_says_so(clapp: Path, tmp_path: Path) -> No
     library = tmp_path / "libheadway.so"
     flags = ("-std=gnu11", "-O1", "-shared", "-fPIC", "-fvisibility=hidden", "-Wall", "-Werror")
     sources = sorted(map(str, (ROOT / "shim").glob("*/*.c")))
-    folders = [f"-I{path}" for path in (ROOT / "shim").iterdir()]
+    places = [*(ROOT / "shim").iterdir(), header.write(tmp_path).parent]
+    folders = [f"-I{path}" for path in places]
     command = [
         "gcc",
         *flags,

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.protocol_fuzz import Mouth, run_fuzz
+from headway.live.wire.layout import DAEMON_PAGE
 from headway.live.wire.protocol import (
     MESSAGE_SIZE,
     PAGE,
@@ -129,13 +130,14 @@ def test_the_daemons_page_cannot_be_written_or_resized_and_the_clients_not_resiz
 ) -> None:
     with daemon.client("prober") as client:
         daemon_fd, client_fd = client.fds
+        lease = DAEMON_PAGE.at("lease")
         with pytest.raises(PermissionError):
             mmap.mmap(daemon_fd, PAGE)
         with pytest.raises(PermissionError):
-            os.pwrite(daemon_fd, b"\1", 16)
+            os.pwrite(daemon_fd, b"\1", lease)
         reopened = os.open(f"/proc/self/fd/{daemon_fd}", os.O_RDWR)
         with pytest.raises(PermissionError):
-            os.pwrite(reopened, b"\1", 16)
+            os.pwrite(reopened, b"\1", lease)
         os.close(reopened)
         for fd in client.fds:
             for size in (0, 2 * PAGE):

@@ -9,7 +9,6 @@ import math
 import os
 import re
 import socket
-import struct
 import subprocess
 import sys
 import time
@@ -60,7 +59,7 @@ def environment(daemon: DaemonProcess) -> dict[str, str]:
 
 
 def write_page(client: Client, *, busy: bool = False, frames: int = 0, used_ns: int = 0) -> None:
-    client.write_page(struct.pack("<IIIIQQQ", 0, 0, busy, 0, 0, frames, used_ns))
+    client.say(busy=busy, frames=frames, used_ns=used_ns)
 
 
 # -- status --------------------------------------------------------------------------------------

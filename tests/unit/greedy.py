@@ -76,11 +76,11 @@ class Gpu:
             program.done_ns = None
             program.ran_ns += program.piece_ns
             assert channel.pages is not None
-            bench.write(channel, 32, "<Q", channel.pages.used_ns + program.piece_ns)
+            bench.write(channel, "used_ns", channel.pages.used_ns + program.piece_ns)
             bench.mark(channel, program.launched, program.launched)
             if program.launched % program.pieces == 0:
                 bench.idle(channel)
-                bench.write(channel, 40, "<Q", self.now_ns)
+                bench.write(channel, "last_ns", self.now_ns)
                 if is_wanted(channel) or not is_leased(channel):
                     bench.rest(channel, self.now_ns)
             self._go_on(program)

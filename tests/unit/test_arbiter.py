@@ -39,6 +39,7 @@ from headway.live.wire.protocol import (
     parse_hello,
 )
 from headway.trace.checker import Checker
+from tests.pages import say
 from tests.unit.asking import come, status_of
 
 MS = 1_000_000
@@ -84,10 +85,13 @@ class Bench:
     def hear(self, channel: Channel, kind: int, seq: int, at_ns: int) -> None:
         self.arbiter.heard(channel, Message(kind, seq), at_ns)
 
+    def write(self, channel: Channel, name: str, value: int, index: int = 0) -> None:
+        say(channel, name, value, index)
+
     def say_busy(self, channel: Channel, used_ns: int = 0) -> None:
         assert channel.pages is not None
-        os.pwrite(channel.pages.client_fd, (1).to_bytes(4, "little"), 8)
-        os.pwrite(channel.pages.client_fd, used_ns.to_bytes(8, "little"), 32)
+        self.write(channel, "busy", 1)
+        self.write(channel, "used_ns", used_ns)
 
     def close(self) -> None:
         for channel in self.channels:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from headway.live.wire import header
+
 SHIM = Path(__file__).parents[2] / "shim"
 HOMES = {"atomics.h", "fence.c"}
 RAW = re.compile(r"__atomic_|__sync_|_Atomic|\bvolatile\b|stdatomic")
@@ -41,5 +43,6 @@ def test_a_plain_access_to_a_page_does_not_compile(
     source.write_text(
         f'#include "protocol.h"\nvoid f(struct hw_client_page *page) {{ {statement} }}\n'
     )
-    command = ["gcc", "-fsyntax-only", f"-I{SHIM / 'core'}", str(source)]
+    folders = (SHIM / "core", header.write(tmp_path).parent)
+    command = ["gcc", "-fsyntax-only", *(f"-I{folder}" for folder in folders), str(source)]
     assert (subprocess.run(command, capture_output=True).returncode == 0) == compiles

@@ -14,9 +14,8 @@ from headway.engine.turns import ends
 from headway.live.gate.arbiter import Arbiter, Bounds
 from headway.live.gate.channel import Channel
 from headway.live.wire.protocol import RELEASE, Message
+from tests.pages import page
 from tests.unit.test_pieces import (
-    GATED,
-    PIECE_NS,
     Pieces,
     bench,
     is_known,
@@ -25,7 +24,7 @@ from tests.unit.test_pieces import (
     ticking,
     waits,
 )
-from tests.unit.test_turns import HOLD_NS, MS, is_leased, page
+from tests.unit.test_turns import HOLD_NS, MS, is_leased
 
 __all__ = ["bench", "low", "ticking"]
 
@@ -109,7 +108,7 @@ def test_who_has_nothing_else_to_do_keeps_its_turn_until_its_work_is_done(
     bench: Pieces, low: Channel, guest: Channel, looks: bool
 ) -> None:
     """It would only have to ask again."""
-    bench.write(low, PIECE_NS, "<Q", 5 * MS)
+    bench.write(low, "piece_ns", 5 * MS)
     bench.announce(low, 0)
     bench.pieces(low, given=1, ended=0, opened=1, closed=0)
     bench.announce(guest, MS)
@@ -126,7 +125,7 @@ def test_who_has_nothing_else_to_do_keeps_its_turn_until_its_work_is_done(
 def test_it_does_not_go_on_without_a_budget(bench: Pieces, guest: Channel) -> None:
     poor = bench.turner("poor", 1, reserve=ReserveSpec("pe", MS, 1000 * MS))
     beside(bench, poor, guest)
-    bench.write(poor, 32, "<Q", 2 * MS)  # more than it has
+    bench.write(poor, "used_ns", 2 * MS)  # more than it has
     bench.rest(guest, 3 * MS)
     assert waits(poor)
     bench.run_until(10 * MS)
@@ -145,10 +144,10 @@ def test_asking_for_a_turn_that_one_has_by_now_changes_nothing(
     bench.arbiter.glance(MS + 1)
     bench.job_over(guest)
     bench.arbiter.glance(MS + 2)
-    lease, index = page(low, 16), low.request.index
+    lease, index = page(low, "lease"), low.request.index
     bench.gate(low)
     assert not bench.arbiter.glance(MS + 3)
-    assert (page(low, 16), low.request.index) == (lease, index)
+    assert (page(low, "lease"), low.request.index) == (lease, index)
     assert is_open(low)
 
 
@@ -196,13 +195,13 @@ def test_who_got_nothing_done_but_asked_meanwhile_is_heard(
     high = bench.turner("high", 9)
     bench.announce(low, 0)
     bench.pieces(low, given=3, ended=3, opened=1, closed=0)
-    bench.write(low, 16, "<Q", 3)  # work went through its gate
+    bench.write(low, "passed", 3)  # work went through its gate
     bench.announce(high, MS)
     assert not ends.is_over(low, MS)
     if asks:
         bench.announce(low, 2 * MS)
     bench.run_until(MS + HOLD_NS - 1)
-    bench.write(low, 8, "<I", 1)
+    bench.write(low, "busy", 1)
     low.signs.ns = low.lease.since_ns = MS + HOLD_NS - ends.QUIET_NS
     bench.run_until(MS + HOLD_NS)
     assert low.account.overdue == 1
@@ -235,7 +234,7 @@ def test_what_ran_until_a_job_came_is_charged_though_that_was_done_first(
     assert reserve is not None
     bench.announce(payer, 0)
     bench.pieces(payer, given=3, ended=2, opened=1, closed=0)
-    bench.write(payer, 32, "<Q", 8 * MS)
+    bench.write(payer, "used_ns", 8 * MS)
     bench.announce(guest, 10 * MS)
     assert is_leased(guest)
     bench.arbiter.remove(guest, 14 * MS)
@@ -312,8 +311,8 @@ def test_whatever_happens_the_rules_hold_and_whoever_waits_goes_in_the_end(
                 counts[channel][0] += 1
                 show(bench, channel, counts[channel])
                 if is_leased(channel):
-                    bench.write(channel, 8, "<I", 1)
-                    bench.write(channel, GATED, "<I", 1)
+                    bench.write(channel, "busy", 1)
+                    bench.write(channel, "gated", 1)
                 elif not is_busy(channel) or not is_known(channel):
                     bench.gate(channel) if looks else bench.announce(channel, now_ns)
             elif step == "begin" and is_open(channel) and counts[channel][1] < counts[channel][0]:

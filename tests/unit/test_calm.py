@@ -3,8 +3,6 @@ clock."""
 
 from __future__ import annotations
 
-import os
-import struct
 from collections.abc import Iterator
 
 import pytest
@@ -12,10 +10,11 @@ import pytest
 from headway.engine.reserves import ReserveSpec
 from headway.live.gate.arbiter import Arbiter, Bounds
 from headway.live.gate.channel import Channel
+from tests.pages import page
 from tests.unit.test_holding import JOBS, PERIOD_NS, Habits
 from tests.unit.test_turns import HOLD_NS, MS
 
-CALM_NS, CALM_AT = MS, 64
+CALM_NS = MS
 NOTHING = (0, 0, 0, 0)
 
 
@@ -36,8 +35,7 @@ def bench() -> Iterator[Calms]:
 
 def known(channel: Channel) -> tuple[int, ...]:
     """How long its pieces may be, when somebody is due, again, and for how long."""
-    assert channel.pages is not None
-    return struct.unpack("<4Q", os.pread(channel.pages.daemon_fd, 32, CALM_AT))
+    return tuple(page(channel, name) for name in ("calm_ns", "due_ns", "period_ns", "job_ns"))
 
 
 @pytest.mark.parametrize("count", [JOBS - 1, JOBS])

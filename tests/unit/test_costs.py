@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from headway.live.wire import header
+
 SHIM = Path(__file__).parents[2] / "shim"
 SEED, PRIME, WORD = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
 KINDS = 600
@@ -39,6 +41,7 @@ def costs(tmp_path: Path) -> ctypes.CDLL:
     source = tmp_path / "known.c"
     source.write_text(KNOWN)
     command = ["gcc", "-shared", "-fPIC", "-O1", f"-I{SHIM}/core", f"-I{SHIM}/stream"]
+    command.append(f"-I{header.write(tmp_path).parent}")
     sources = [str(SHIM / "stream" / "costs.c"), str(source)]
     subprocess.run([*command, "-o", str(built), *sources], check=True)
     library = ctypes.CDLL(str(built))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from headway.live.watch.explain import explain
 from headway.live.wire.pages import Pages
 from headway.live.wire.protocol import COMPLETE, SUBMIT, Message
 from headway.view.explaining import rough, sentences
+from tests.pages import say
 
 MS = 1_000_000
 S = 1_000_000_000
@@ -73,8 +73,7 @@ class Stage:
         self.submit(channel, 0)
         self.complete(channel, 1)
         assert channel.leased
-        assert channel.pages is not None
-        os.pwrite(channel.pages.client_fd, int(busy).to_bytes(4, "little"), 8)
+        say(channel, "busy", busy)
 
     def facts(self, channel: Channel, at_ms: float) -> dict[str, Any]:
         (facts,) = explain(self.daemon, [channel], S + int(at_ms * MS))

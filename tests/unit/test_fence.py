@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from headway.live.wire import fence, pages
-from headway.live.wire.protocol import MARKS_AT, PAGE
+from headway.live.wire.layout import CLIENT_PAGE, PAGE
 
 BARRIERS = {
     "x86_64": (bytes.fromhex("f0 48 83 0c 24"), bytes.fromhex("0f ae f0")),  # lock or; mfence
@@ -68,11 +68,11 @@ def test_a_copy_of_a_page_reads_the_marks_after_what_says_that_they_are_all(
     """A client counts a mark and says then that no work is without one. Whoever saw the second
     without the first would take the GPU for free."""
     with open(f"/proc/self/fd/{made.client_fd}", "r+b", buffering=0) as file:  # noqa: PTH123
-        file.seek(8)
+        file.seek(CLIENT_PAGE.at("busy"))
         file.write((1).to_bytes(4, "little"))  # busy
 
         def mark() -> None:
-            file.seek(MARKS_AT)
+            file.seek(CLIENT_PAGE.at("issued"))
             file.write((1).to_bytes(4, "little"))
 
         monkeypatch.setattr(pages, "fence", mark)

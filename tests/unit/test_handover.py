@@ -16,7 +16,7 @@ from headway.live.wire.pages import Pages
 from headway.live.wire.protocol import ITS_END, ITS_MARK
 from tests.unit.test_holding import JOBS, PERIOD_NS, Habits, goes
 from tests.unit.test_pieces import is_open
-from tests.unit.test_turns import MS, WAITING, is_leased
+from tests.unit.test_turns import MS, is_leased
 
 LENGTH_NS = MS
 """Of an important job."""
@@ -44,12 +44,12 @@ class Jobs(Habits):
 
     def wait(self, channel: Channel, on: bool = True) -> None:
         """It waits for the GPU."""
-        self.write(channel, WAITING, "<I", int(on))
+        self.write(channel, "waiting", int(on))
 
     def be_near(self, channel: Channel, announced: int, done: int) -> None:
         """It was so often about to wait for its work, and so much of that the GPU has done."""
-        self.write(channel, WAITING + 4, "<I", announced)
-        self.write(channel, WAITING + 8, "<I", done)
+        self.write(channel, "nears", announced)
+        self.write(channel, "near", done)
 
     def next_job(self, high: Channel, low: Channel) -> int:
         """A job that is like those before it; when it began."""

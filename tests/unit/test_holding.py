@@ -21,8 +21,9 @@ from headway.engine.turns.online import Online
 from headway.live.gate.arbiter import Arbiter, Bounds
 from headway.live.gate.channel import Channel
 from headway.live.wire.protocol import RELEASE, SUBMIT, Message
-from tests.unit.test_pieces import PIECE_NS, Pieces, is_open
-from tests.unit.test_turns import HOLD_NS, MS, is_leased, page
+from tests.pages import page
+from tests.unit.test_pieces import Pieces, is_open
+from tests.unit.test_turns import HOLD_NS, MS, is_leased
 
 PERIOD_NS = 10 * MS
 LONG = 5 * MS
@@ -38,7 +39,7 @@ class Habits(Pieces):
 
     def long(self, name: str = "low", level: int = 1, piece_ns: int = LONG) -> Channel:
         channel = self.turner(name, level, at_ns=self.now_ns)
-        self.write(channel, PIECE_NS, "<Q", piece_ns)
+        self.write(channel, "piece_ns", piece_ns)
         self.announce(channel, self.now_ns)
         self.pieces(channel, given=2, ended=2, opened=1, closed=1)
         return channel
@@ -210,10 +211,10 @@ def test_the_program_can_tell_that_its_gate_was_not_open_all_the_time(bench: Hab
     """By the number of its lease; else it would count that time as used."""
     low, high = bench.long(), bench.turner("high", 9)
     due_ns = bench.jobs(high)
-    numbers = [page(low, 16)]
+    numbers = [page(low, "lease")]
     for at_ns in (due_ns - LEAD_NS, due_ns, due_ns + LATE_NS, due_ns + PERIOD_NS):
         bench.go(at_ns)
-        numbers.append(page(low, 16))
+        numbers.append(page(low, "lease"))
     before, closed, still, opened, later = numbers
     assert closed == still
     assert opened == later
@@ -367,7 +368,7 @@ def test_it_opens_when_pieces_are_short_now(bench: Habits) -> None:
     low, high = bench.long(), bench.turner("high", 9)
     due_ns = bench.jobs(high)
     bench.go(due_ns - LEAD_NS)
-    bench.write(low, PIECE_NS, "<Q", MS // 5)
+    bench.write(low, "piece_ns", MS // 5)
     assert bench.arbiter.next_timer_ns() == due_ns + LATE_NS
     bench.arbiter.pump(bench.now_ns + 1)
     assert goes(low)
@@ -463,7 +464,7 @@ def act(bench: Habits, channels: list[Channel], action: str, who: int, number: i
         bench.engine.set_priority(channel.task, Fixed(number % 10), now_ns)
         bench.arbiter.pump(now_ns)
     elif action == "piece":
-        bench.write(channel, PIECE_NS, "<Q", number * MS // 10)
+        bench.write(channel, "piece_ns", number * MS // 10)
     elif action == "ask":
         bench.ask(channel, now_ns)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import struct
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -15,12 +14,11 @@ from headway.engine.reserves import ReserveSpec
 from headway.engine.turns import ends
 from headway.live.gate.arbiter import Arbiter, Bounds
 from headway.live.gate.channel import Channel
-from headway.live.wire.protocol import OPEN_AT, PAGE, RELEASE, SUBMIT, WITHDRAW, Message
-from tests.unit.test_turns import HOLD_NS, JOBS, MS, UNMARKED, Bench, is_leased, page
+from headway.live.wire.layout import CLIENT_PAGE, PAGE
+from headway.live.wire.protocol import RELEASE, SUBMIT, WITHDRAW, Message
+from tests.pages import page, said
+from tests.unit.test_turns import HOLD_NS, MS, Bench, is_leased
 
-ASKS, GATED, OPEN, PIECE_NS = 12, OPEN_AT - 4, OPEN_AT, OPEN_AT + 4
-GIVEN, ENDED, OPENED, CLOSED = (OPEN_AT + 12 + 256 * i for i in range(4))
-"""Where a client's page says so."""
 LEVELS = (("high", 9), ("equal", 9), ("low", 1))
 
 
@@ -31,9 +29,9 @@ class Pieces(Bench):
         """A turn of pieces is asked for, which shows in the page; the number of the asking."""
         assert channel.pages is not None
         asks = (channel.pages.asks + 1) % (1 << 32)
-        self.write(channel, GATED, "<I", 1)
-        self.write(channel, 8, "<I", 1)
-        self.write(channel, ASKS, "<I", asks)
+        self.write(channel, "gated", 1)
+        self.write(channel, "busy", 1)
+        self.write(channel, "asks", asks)
         return asks
 
     def announce(self, channel: Channel, at_ns: int) -> None:
@@ -51,29 +49,29 @@ class Pieces(Bench):
         closed: int,
         stream: int = 0,
     ) -> None:
-        counts = ((GIVEN, given), (ENDED, ended), (OPENED, opened), (CLOSED, closed))
-        for at, count in counts:
-            self.write(channel, at + 4 * stream, "<I", count)
+        counts = {"given": given, "ended": ended, "opened": opened, "closed": closed}
+        for name, count in counts.items():
+            self.write(channel, name, count, stream)
 
     def job_over(self, channel: Channel) -> None:
         assert channel.pages is not None
-        self.write(channel, GATED, "<I", 0)
-        self.write(channel, JOBS, "<Q", (channel.pages.paused + 1) % (1 << 64))
+        self.write(channel, "gated", 0)
+        self.write(channel, "paused", (channel.pages.paused + 1) % (1 << 64))
         self.idle(channel)
 
 
 def is_open(channel: Channel) -> bool:
     assert channel.pages is not None
-    return os.pread(channel.pages.client_fd, 4, OPEN) != bytes(4)
+    return bool(said(channel, "open"))
 
 
 def is_known(channel: Channel) -> bool:
     """It is told that it need not ask again."""
-    return bool(page(channel, 56))
+    return bool(page(channel, "waits"))
 
 
 def is_looked_at(channel: Channel) -> bool:
-    return bool(page(channel, 60))
+    return bool(page(channel, "looks"))
 
 
 def waits(channel: Channel) -> bool:
@@ -152,7 +150,7 @@ def test_who_has_nothing_waiting_there_has_to_ask_itself(
     bench.announce(low, 0)
     assert is_known(low)
     bench.pieces(low, given=3 if gated else 4, ended=3, opened=3, closed=3)
-    bench.write(low, GATED, "<I", gated)
+    bench.write(low, "gated", gated)
     bench.ask(high, 5 * MS)
     bench.run_until(5 * MS + ends.DRAIN_NS)
     assert is_leased(high)
@@ -171,7 +169,7 @@ def test_a_piece_that_may_grow_is_over_when_it_should_be(
     """Nothing tells its end before the program goes on."""
     assert low.pages is not None
     bench.announce(low, 0)
-    bench.write(low, PIECE_NS, "<Q", 2 * MS)
+    bench.write(low, "piece_ns", 2 * MS)
     bench.pieces(low, given=2, ended=1, opened=2, closed=1)
     bench.ask(high, 5 * MS)
     likely_ns = 5 * MS + 2 * MS * 5 // 4 + ends.TRAIL_NS
@@ -189,10 +187,10 @@ def test_work_in_no_piece_is_not_waited_for_for_ever_while_pieces_wait(
     """Nothing tells its end, or what does stands behind a piece that waits itself. Its program
     would tell, but waits for all of them; and nobody else is there."""
     bench.announce(low, 0)
-    bench.write(low, PIECE_NS, "<Q", 2 * MS)
+    bench.write(low, "piece_ns", 2 * MS)
     bench.pieces(low, given=3, ended=2, opened=2, closed=2)
     if told == "unmarked":
-        bench.write(low, UNMARKED, "<I", 1)
+        bench.write(low, "unmarked", 1)
     else:
         bench.mark(low, 1, 0)
     bench.ask(high, 5 * MS)
@@ -289,7 +287,7 @@ def test_nor_is_one_that_was_asked_for_before_the_end_of_the_last_was_heard(
     bench.announce(low, 0)
     bench.pieces(low, given=1, ended=1, opened=1, closed=1)
     bench.idle(low)  # and the message is sent
-    bench.write(low, 8, "<I", 1)
+    bench.write(low, "busy", 1)
     bench.pieces(low, given=2, ended=1, opened=1, closed=1)
     bench.ask(high, MS)
     bench.run_until(2 * MS)
@@ -361,7 +359,7 @@ def test_pages_that_are_closed_leave_the_gate_open(bench: Pieces, low: Channel) 
     kept = os.dup(low.pages.client_fd)
     low.pages.set_lease(False)
     low.pages.close()
-    assert os.pread(kept, 4, OPEN) == struct.pack("<I", 1)
+    assert CLIENT_PAGE.read(os.pread(kept, PAGE, 0), "open") == 1
     os.close(kept)
     low.pages.set_lease(True)  # and nothing more is written
     low.pages.keep_lease()

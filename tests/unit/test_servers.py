@@ -33,6 +33,7 @@ from headway.live.wire.protocol import (
     build_hello,
     parse_hello,
 )
+from tests.pages import page
 from tests.unit.test_arbiter import MS, Bench
 
 CLIENT, SERVER, OTHER, WINDOWS = 101, 102, 103, os.getpid()
@@ -87,9 +88,8 @@ class Desk(Bench):
         self.servers.gone(channel, at_ns)
 
     def word(self, channel: Channel) -> int:
-        assert channel.pages is not None
         self.servers.refresh(0)
-        return int.from_bytes(os.pread(channel.pages.daemon_fd, 4, 20), "little")
+        return page(channel, "server")
 
     def close(self) -> None:
         assert self.checker.violations == []

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import struct
 from collections.abc import Iterator
 
 import pytest
@@ -13,10 +11,10 @@ from headway.engine.priorities import Fixed
 from headway.engine.reserves import ReserveSpec
 from headway.engine.turns.windows import A_TURN, CAPACITIES, PERIODS, WIDER, WIDEST, Windows
 from headway.live.gate.channel import Channel, Peer
+from tests.pages import page
 from tests.unit.test_arbiter import MS, Bench
 
 SPLIT_NS, WINDOW_NS = 500_000, 200_000
-SPLIT_AT, WINDOW_AT = 24, 32
 """In the page that a program reads."""
 
 
@@ -42,12 +40,7 @@ def program(bench: Bench, pid: int, level: int = 0, reserve: Reserve | None = No
 
 def shown(channel: Channel) -> tuple[int, int]:
     """The split and the window that a program reads."""
-    assert channel.pages is not None
-    fd = channel.pages.daemon_fd
-    return (
-        struct.unpack("<Q", os.pread(fd, 8, SPLIT_AT))[0],
-        struct.unpack("<Q", os.pread(fd, 8, WINDOW_AT))[0],
-    )
+    return page(channel, "split_ns"), page(channel, "window_ns")
 
 
 def told(bench: Bench) -> list[tuple[int, int]]:

@@ -48,7 +48,7 @@ class Books(Bench):
     def said(self, channel: Channel, used_ns: int) -> None:
         """All its work is done, and it says what that took."""
         self.work(channel)
-        self.write(channel, 32, "<Q", used_ns)
+        self.write(channel, "used_ns", used_ns)
         self.mark(channel, 1, 1)
 
 
@@ -175,7 +175,7 @@ def test_who_says_nothing_is_charged_for_what_the_others_waited(bench: Books) ->
     bench.begin(low, 65 * MS)
     bench.ask(high, 70 * MS)
     bench.mark(low, 1, 2)
-    bench.write(low, 600, "<I", 0)
+    bench.write(low, "unmarked", 0)
     bench.run_until(100 * MS)
     assert bench.parts() == [(100, 35)]
     bench.rest(low, 105 * MS, last=False)
@@ -358,7 +358,7 @@ def test_a_turn_that_is_not_used_is_over_with_its_period(bench: Books) -> None:
     bench.said(one, 30 * MS)
     bench.run_until(90 * MS)
     bench.idle(one)
-    bench.write(one, 40, "<Q", 80 * MS)
+    bench.write(one, "last_ns", 80 * MS)
     bench.run_until(99 * MS)
     assert is_leased(one)
     bench.run_until(100 * MS)
@@ -399,8 +399,8 @@ def act(bench: Books, channel: Channel, action: str, number: int, now_ns: int) -
         if channel.pages.used_ns < ALL_OF_IT and channel.pages.passed < ALL_OF_IT:
             bench.work(channel, used_ns=number * MS)
     elif action == "lie":
-        bench.write(channel, 32, "<Q", (0, 7 * MS, ALL_OF_IT)[number % 3])
-        bench.write(channel, 16, "<Q", (0, 1, ALL_OF_IT)[number // 3 % 3])
+        bench.write(channel, "used_ns", (0, 7 * MS, ALL_OF_IT)[number % 3])
+        bench.write(channel, "passed", (0, 1, ALL_OF_IT)[number // 3 % 3])
     elif action == "done":
         bench.mark(channel, number, number)
     elif action == "idle":

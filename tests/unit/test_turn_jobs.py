@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import random
-import struct
 from collections.abc import Iterator
 
 import pytest
@@ -16,22 +15,17 @@ from headway.engine.jobs import Job
 from headway.engine.turns.pauses import bin_of
 from headway.engine.turns.port import JobReport
 from headway.live.gate.channel import Channel
+from headway.live.wire.layout import CLIENT_PAGE, JOBS
 from headway.live.wire.protocol import (
-    JOB,
-    JOB_AT,
-    JOBS_AT,
-    PAUSED_AT,
-    PAUSES_AT,
     RELEASE,
     Message,
     build_job,
 )
+from tests.pages import page
 from tests.unit.test_pieces import Pieces, is_open
-from tests.unit.test_turns import MS, is_leased, page
+from tests.unit.test_turns import MS, is_leased
 
 US = 1000
-REST_AT, TELL_AFTER_AT = 96, 104
-"""In the page that a program reads."""
 
 
 class Ended(Observer):
@@ -64,22 +58,21 @@ class Records(Pieces):
         assert channel.pages is not None
         self._last[channel] = report
         number = self._counts[channel] - 1
-        os.pwrite(channel.pages.client_fd, build_job(report), JOB_AT + number % 32 * JOB.size)
-        self.write(channel, JOBS_AT, "<I", number + 1)
+        os.pwrite(channel.pages.client_fd, build_job(report), CLIENT_PAGE.at("job", number % JOBS))
+        self.write(channel, "jobs", number + 1)
 
     def begin_work(self, channel: Channel) -> None:
         """It wants the GPU now: it has its lease, or asks."""
         last, now_ns = self._last.get(channel), self.now_ns
         pause_ns = now_ns - self._paused.get(channel, now_ns)
         if last is not None:
-            at = PAUSES_AT + 4 * bin_of(pause_ns)
             assert channel.pages is not None
-            (count,) = struct.unpack("<I", os.pread(channel.pages.client_fd, 4, at))
-            self.write(channel, at, "<I", count + 1)
-        if last is None or pause_ns >= page(channel, REST_AT, "<Q"):
+            place = bin_of(pause_ns)
+            self.write(channel, "pauses", channel.pages.pauses[place] + 1, place)
+        if last is None or pause_ns >= page(channel, "rest_ns"):
             self._counts[channel] = self._counts.get(channel, 0) + 1
             self.record(channel, JobReport(now_ns, now_ns))
-        self.write(channel, 8, "<I", 1)
+        self.write(channel, "busy", 1)
         if not is_leased(channel):
             self.announce(channel, now_ns)
 
@@ -93,10 +86,10 @@ class Records(Pieces):
         )
         self.record(channel, report)
         self._paused[channel] = self.now_ns
-        self.write(channel, PAUSED_AT, "<Q", channel.pages.paused + 1)
-        self.write(channel, 40, "<Q", self.now_ns)
-        self.write(channel, 8, "<I", 0)
-        after = page(channel, TELL_AFTER_AT)
+        self.write(channel, "paused", channel.pages.paused + 1)
+        self.write(channel, "last_ns", self.now_ns)
+        self.write(channel, "busy", 0)
+        after = page(channel, "tell_after")
         wanted = channel.pages.wanted and 0 < after <= pauses
         if wanted or not is_leased(channel):
             self.arbiter.heard(
@@ -201,7 +194,7 @@ def test_a_program_that_goes_on_while_its_turn_is_taken_keeps_it(
 
     def and_begin(on: bool) -> None:
         if not on and not high.pages.busy:  # type: ignore[union-attr]
-            bench.write(high, 8, "<I", 1)  # just before
+            bench.write(high, "busy", 1)  # just before
         set_lease(on)
 
     monkeypatch.setattr(high.pages, "set_lease", and_begin)
@@ -217,8 +210,8 @@ def test_what_is_said_late_of_the_job_before_does_not_end_the_next(bench: Record
     low = greedy(bench)
     bench.begin_work(high)
     bench.go(bench.now_ns + 500 * US)
-    bench.write(high, 8, "<I", 0)
-    bench.write(high, 8, "<I", 1)  # and again, under its lease, before that was heard
+    bench.write(high, "busy", 0)
+    bench.write(high, "busy", 1)  # and again, under its lease, before that was heard
     bench.arbiter.heard(high, Message(RELEASE, high.request.seq, frame=True), bench.now_ns)
     assert is_leased(high)
     assert not is_open(low)

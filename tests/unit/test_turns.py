@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import struct
 from collections.abc import Iterator
 
 import pytest
@@ -23,13 +21,11 @@ from headway.live.gate.arbiter import Arbiter, Bounds
 from headway.live.gate.channel import Channel
 from headway.live.wire.protocol import COMPLETE, RELEASE, SUBMIT, TURNS, WITHDRAW, Message
 from headway.trace.checker import Checker
+from tests.pages import page
 from tests.unit import test_arbiter
 
 MS = 1_000_000
 HOLD_NS = 60 * MS
-JOBS, UNMARKED, ISSUED, DONE = 584, 600, 608, 608 + 256
-WAITING = DONE + 256 + 16 + 4 * 256
-"""Where a client's page says so."""
 
 
 class Bench(test_arbiter.Bench):
@@ -76,27 +72,23 @@ class Bench(test_arbiter.Bench):
     def work(self, channel: Channel, *, used_ns: int = 0) -> None:
         """Something more went through its gate."""
         assert channel.pages is not None
-        self.write(channel, 8, "<I", 1)
-        self.write(channel, 16, "<Q", channel.pages.passed + 1)
-        self.write(channel, 32, "<Q", channel.pages.used_ns + used_ns)
-        self.write(channel, UNMARKED, "<I", 1)
+        self.write(channel, "busy", 1)
+        self.write(channel, "passed", channel.pages.passed + 1)
+        self.write(channel, "used_ns", channel.pages.used_ns + used_ns)
+        self.write(channel, "unmarked", 1)
 
     def mark(self, channel: Channel, issued: int, done: int) -> None:
-        self.write(channel, UNMARKED, "<I", 0)
-        self.write(channel, ISSUED, "<I", issued)
-        self.write(channel, DONE, "<I", done)
+        self.write(channel, "unmarked", 0)
+        self.write(channel, "issued", issued)
+        self.write(channel, "done", done)
 
     def idle(self, channel: Channel) -> None:
-        self.write(channel, 8, "<I", 0)
+        self.write(channel, "busy", 0)
 
     def rest(self, channel: Channel, at_ns: int, *, last: bool = True) -> None:
         """It has waited for all of its work."""
         self.idle(channel)
         self.arbiter.heard(channel, Message(RELEASE, channel.request.seq, frame=last), at_ns)
-
-    def write(self, channel: Channel, at: int, layout: str, value: int) -> None:
-        assert channel.pages is not None
-        os.pwrite(channel.pages.client_fd, struct.pack(layout, value), at)
 
     def run_until(self, end_ns: int) -> None:
         """Let the daemon's timers come."""
@@ -109,23 +101,16 @@ class Bench(test_arbiter.Bench):
         raise AssertionError("timers without end")
 
 
-def page(channel: Channel, at: int, layout: str = "<I") -> int:
-    """What the daemon wrote for the client."""
-    assert channel.pages is not None
-    raw = os.pread(channel.pages.daemon_fd, struct.calcsize(layout), at)
-    return int(struct.unpack(layout, raw)[0])
-
-
 def is_leased(channel: Channel) -> bool:
-    return bool(page(channel, 16))
+    return bool(page(channel, "lease"))
 
 
 def is_wanted(channel: Channel) -> bool:
-    return bool(page(channel, 48))
+    return bool(page(channel, "wanted"))
 
 
 def may_go_at_once(channel: Channel) -> bool:
-    return bool(page(channel, 52))
+    return bool(page(channel, "at_once"))
 
 
 @pytest.fixture
@@ -211,10 +196,10 @@ def test_who_did_a_job_is_awake_though_it_was_launched_before(bench: Bench) -> N
     one, two = bench.turner("one"), bench.turner("two")
     bench.ask(one, 0)
     bench.ask(two, 1000)
-    bench.write(one, 8, "<I", 1)
+    bench.write(one, "busy", 1)
     bench.run_until(3 * MS)
-    bench.write(one, JOBS, "<Q", 1)
-    bench.write(one, 40, "<Q", 3 * MS)  # when it was done
+    bench.write(one, "paused", 1)
+    bench.write(one, "last_ns", 3 * MS)  # when it was done
     bench.idle(one)
     bench.run_until(3 * MS + ends.PAUSE_NS - 1)
     assert is_leased(one)
@@ -278,7 +263,7 @@ def test_equals_that_rest_for_long_lose_the_rest_of_their_slice(bench: Bench) ->
     bench.work(one)
     bench.ask(two, MS)
     bench.idle(one)
-    bench.write(one, 40, "<Q", MS)  # when it was done
+    bench.write(one, "last_ns", MS)  # when it was done
     bench.run_until(MS + ends.PAUSE_NS - 1)
     assert is_leased(one)
     bench.run_until(MS + ends.PAUSE_NS)
@@ -310,7 +295,7 @@ def test_who_sends_nothing_and_says_nothing_does_not_keep_its_turn_for_ever(benc
 def test_who_waits_for_its_work_keeps_its_turn_for_longer(bench: Bench) -> None:
     high, low = bench.turner("high", 9), bench.turner("low", 1)
     bench.begin(high, 0)
-    bench.write(high, WAITING, "<I", 1)
+    bench.write(high, "waiting", 1)
     bench.ask(low, MS)
     bench.run_until(10 * ends.QUIET_NS)
     assert is_leased(high)
@@ -471,7 +456,7 @@ def test_the_deadline_of_a_job_that_is_over_does_not_count_for_the_next(bench: B
     holder.deadline_ns, other.deadline_ns = 100 * MS, 50 * MS
     bench.begin(holder, 0)
     bench.idle(holder)
-    bench.write(holder, JOBS, "<Q", 1)  # nobody wanted the turn, so it said nothing
+    bench.write(holder, "paused", 1)  # nobody wanted the turn, so it said nothing
     bench.work(holder)  # the next job
     bench.ask(other, 90 * MS)
     assert not is_leased(holder)

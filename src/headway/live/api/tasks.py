@@ -15,7 +15,6 @@ import mmap
 import os
 import select
 import socket
-import struct
 import sys
 import threading
 import time
@@ -24,17 +23,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headway.engine.turns.jobs import TOLD
 from headway.engine.turns.port import JobReport
 from headway.engine.units import parse_duration, parse_slowdown
 from headway.live.api import client
 from headway.live.identity.wishes import parse_reserve
 from headway.live.wire import paths
+from headway.live.wire.layout import CLIENT_PAGE, DAEMON_PAGE, JOBS
 from headway.live.wire.protocol import (
     GRANT,
-    JOB,
-    JOB_AT,
-    JOBS_AT,
     MESSAGE_SIZE,
     PAGE,
     RELEASE,
@@ -240,7 +236,7 @@ class _Channel:
         try:
             self._tell(SUBMIT)
             while not self._granted():
-                beat_ns = struct.unpack_from("<Q", self._daemon, 8)[0]
+                beat_ns = DAEMON_PAGE.read(self._daemon, "heartbeat_ns")
                 if time.monotonic_ns() - beat_ns > STALE_NS:
                     self.close()
                     return
@@ -273,13 +269,14 @@ class _Channel:
         """A job is over: its record, for who watches."""
         if self._socket is not None:
             job = JobReport(begun_ns, time.monotonic_ns(), deadline_ns, pauses=1, closed=True)
-            at = JOB_AT + self._jobs % TOLD * JOB.size
-            self._page[at : at + JOB.size] = build_job(job)
+            record = build_job(job)
+            at = CLIENT_PAGE.at("job", self._jobs % JOBS)
+            self._page[at : at + len(record)] = record
             self._jobs += 1
-            struct.pack_into("<I", self._page, JOBS_AT, self._jobs)
+            CLIENT_PAGE.write(self._page, "jobs", self._jobs)
 
     def _set_busy(self, busy: int) -> None:
-        struct.pack_into("<I", self._page, 8, busy)
+        CLIENT_PAGE.write(self._page, "busy", busy)
 
     def _tell(self, kind: int, *, last: bool = False) -> None:
         assert self._socket is not None

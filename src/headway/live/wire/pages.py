@@ -11,67 +11,40 @@ import ctypes
 import fcntl
 import mmap
 import os
-import struct
 from collections.abc import Sequence
 from pathlib import Path
 
-from headway.engine.turns.jobs import TOLD
-from headway.engine.turns.pauses import BINS
 from headway.engine.turns.port import JobReport
 from headway.live.wire.fence import fence
+from headway.live.wire.layout import (
+    CLIENT_PAGE,
+    DAEMON_PAGE,
+    JOB,
+    JOBS,
+    MAGIC,
+    PAGE,
+    PAUSES,
+    VERSION,
+)
 from headway.live.wire.protocol import (
-    CLIENT_PAGE_SIZE,
-    CLOSED_AT,
-    GATED_AT,
-    GIVEN_AT,
     ITS_END,
     ITS_MARK,
-    JOB,
-    JOB_AT,
-    JOBS_AT,
-    MAGIC,
-    MARKS_AT,
-    MARKS_SIZE,
-    NEAR_AT,
-    NEARS_AT,
-    OPEN_AT,
-    OPENED_AT,
-    PAGE,
-    PAUSED_AT,
-    PAUSES_AT,
-    PIECE_NS_AT,
-    VERSION,
-    WAITING_AT,
     ClientPage,
     parse_client_page,
     parse_job,
 )
+from headway.live.wire.records import Word
 
+MARKS_AT = CLIENT_PAGE.at("issued")
+"""A copy of a page is made in two parts: what stands before this, and the rest after it."""
+_GIVEN, _OPENED, _CLOSED = (
+    (place.start, place.stop - place.start)
+    for place in map(CLIENT_PAGE.slice, ("given", "opened", "closed"))
+)
 F_ADD_SEALS = 1033
 MOST_LEASES = 2**32 - 1
 """Then their numbers begin again."""
 SEAL_SEAL, SEAL_SHRINK, SEAL_GROW, SEAL_FUTURE_WRITE = 1, 2, 4, 16
-
-_BUSY = 8
-_ASKS = 12
-_PASSED = 16
-_FRAMES = 24
-_USED = 32
-_LAST = 40
-"""In the client's page; the rest in the daemon's."""
-_HEARTBEAT = 8
-_LEASE = 16
-_SERVER = 20
-_SPLIT = 24
-_WINDOW = 32
-_DEADLINE = 40
-_WANTED = 48
-_AT_ONCE = 52
-_WAITS = 56
-_LOOKS = 60
-_CALM = 64
-_REST = 96
-_TELL_AFTER = 104
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
@@ -114,8 +87,9 @@ class _Words:
         "asks",
         "at_once",
         "calm",
+        "due",
         "gated",
-        "job",
+        "job_ns",
         "jobs",
         "looks",
         "near",
@@ -123,6 +97,7 @@ class _Words:
         "open",
         "paused",
         "pauses",
+        "period",
         "piece",
         "rest",
         "tell_after",
@@ -132,27 +107,29 @@ class _Words:
     )
 
     def __init__(self, daemon: int, client: int) -> None:
-        self.at_once = ctypes.c_uint32.from_address(daemon + _AT_ONCE)
-        self.wanted = ctypes.c_uint32.from_address(daemon + _WANTED)
-        self.waits = ctypes.c_uint32.from_address(daemon + _WAITS)
-        self.looks = ctypes.c_uint32.from_address(daemon + _LOOKS)
-        self.calm = (ctypes.c_uint64 * 4).from_address(daemon + _CALM)
-        self.asks = ctypes.c_uint32.from_address(client + _ASKS)
-        self.rest = ctypes.c_uint64.from_address(daemon + _REST)
-        self.tell_after = ctypes.c_uint32.from_address(daemon + _TELL_AFTER)
-        self.paused = ctypes.c_uint64.from_address(client + PAUSED_AT)
-        self.jobs = ctypes.c_uint32.from_address(client + JOBS_AT)
-        self.job = client + JOB_AT
-        self.pauses = (ctypes.c_uint32 * BINS).from_address(client + PAUSES_AT)
-        self.gated = ctypes.c_uint32.from_address(client + GATED_AT)
-        self.open = ctypes.c_uint32.from_address(client + OPEN_AT)
-        self.piece = ctypes.c_uint64.from_address(client + PIECE_NS_AT)
-        self.waiting = ctypes.c_uint32.from_address(client + WAITING_AT)
-        self.nears = ctypes.c_uint32.from_address(client + NEARS_AT)
-        self.near = ctypes.c_uint32.from_address(client + NEAR_AT)
+        self.at_once = DAEMON_PAGE.word(daemon, "at_once")
+        self.wanted = DAEMON_PAGE.word(daemon, "wanted")
+        self.waits = DAEMON_PAGE.word(daemon, "waits")
+        self.looks = DAEMON_PAGE.word(daemon, "looks")
+        self.calm = DAEMON_PAGE.word(daemon, "calm_ns")
+        self.due = DAEMON_PAGE.word(daemon, "due_ns")
+        self.period = DAEMON_PAGE.word(daemon, "period_ns")
+        self.job_ns = DAEMON_PAGE.word(daemon, "job_ns")
+        self.rest = DAEMON_PAGE.word(daemon, "rest_ns")
+        self.tell_after = DAEMON_PAGE.word(daemon, "tell_after")
+        self.asks = CLIENT_PAGE.word(client, "asks")
+        self.paused = CLIENT_PAGE.word(client, "paused")
+        self.jobs = CLIENT_PAGE.word(client, "jobs")
+        self.pauses = CLIENT_PAGE.words(client, "pauses")
+        self.gated = CLIENT_PAGE.word(client, "gated")
+        self.open = CLIENT_PAGE.word(client, "open")
+        self.piece = CLIENT_PAGE.word(client, "piece_ns")
+        self.waiting = CLIENT_PAGE.word(client, "waiting")
+        self.nears = CLIENT_PAGE.word(client, "nears")
+        self.near = CLIENT_PAGE.word(client, "near")
 
 
-Heart = ctypes.c_uint64
+Heart = Word
 """Where a client sees when the daemon last showed that it lives; gone when its page is closed."""
 
 
@@ -163,7 +140,7 @@ class Pages:
         self._pid = pid
         self.daemon_fd = self.client_fd = -1
         self._daemon = self._client = 0
-        self._lease: ctypes.c_uint32 | None = None
+        self._lease: Word | None = None
         self._leases = 0
         self._held = False
         """Under a lease, pieces that have not begun wait all the same."""
@@ -177,20 +154,20 @@ class Pages:
         except OSError:
             self.close()
             raise
-        head = (ctypes.c_char * PAGE).from_address(self._daemon)
-        struct.pack_into("<II", head, 0, MAGIC, VERSION)
+        DAEMON_PAGE.word(self._daemon, "magic").value = MAGIC
+        DAEMON_PAGE.word(self._daemon, "version").value = VERSION
         # Aligned 32- and 64-bit stores: a client never sees half of one.
-        self.heart = ctypes.c_uint64.from_address(self._daemon + _HEARTBEAT)
-        self._lease = ctypes.c_uint32.from_address(self._daemon + _LEASE)
-        self._split = ctypes.c_uint64.from_address(self._daemon + _SPLIT)
-        self._window = ctypes.c_uint64.from_address(self._daemon + _WINDOW)
-        self._deadline = ctypes.c_uint64.from_address(self._daemon + _DEADLINE)
-        self._busy = ctypes.c_uint32.from_address(self._client + _BUSY)
-        self._passed = ctypes.c_uint64.from_address(self._client + _PASSED)
-        self._frames = ctypes.c_uint64.from_address(self._client + _FRAMES)
-        self._last = ctypes.c_uint64.from_address(self._client + _LAST)
-        self._used = ctypes.c_uint64.from_address(self._client + _USED)
-        self._server = ctypes.c_uint32.from_address(self._daemon + _SERVER)
+        self.heart = DAEMON_PAGE.word(self._daemon, "heartbeat_ns")
+        self._lease = DAEMON_PAGE.word(self._daemon, "lease")
+        self._split = DAEMON_PAGE.word(self._daemon, "split_ns")
+        self._window = DAEMON_PAGE.word(self._daemon, "window_ns")
+        self._deadline = DAEMON_PAGE.word(self._daemon, "deadline_ns")
+        self._server = DAEMON_PAGE.word(self._daemon, "server")
+        self._busy = CLIENT_PAGE.word(self._client, "busy")
+        self._passed = CLIENT_PAGE.word(self._client, "passed")
+        self._frames = CLIENT_PAGE.word(self._client, "frames")
+        self._last = CLIENT_PAGE.word(self._client, "last_ns")
+        self._used = CLIENT_PAGE.word(self._client, "used_ns")
 
     @property
     def _words(self) -> _Words:
@@ -227,11 +204,13 @@ class Pages:
         """Pieces that are over when somebody more important is due may be so long, rather than a
         window; 0: none. The one after that is due so much later, and each takes so long."""
         if self._daemon:
-            self._words.calm[:] = [calm_ns, due_ns, period_ns, job_ns]
+            words = self._words
+            words.calm.value, words.due.value = calm_ns, due_ns
+            words.period.value, words.job_ns.value = period_ns, job_ns
 
     @property
     def calm_ns(self) -> int:
-        return self._words.calm[0] if self._daemon else 0
+        return self._words.calm.value if self._daemon else 0
 
     def set_deadline(self, deadline_ns: int) -> None:
         if self._daemon:
@@ -318,15 +297,15 @@ class Pages:
     @property
     def trails(self) -> bool:
         """Pieces are on the GPU, or may be."""
-        return bool(self._client) and self._marks(OPENED_AT) != self._marks(CLOSED_AT)
+        return bool(self._client) and self._copy(_OPENED) != self._copy(_CLOSED)
 
     @property
     def pending(self) -> bool:
         """Pieces wait for the gate."""
-        return self.gated and self._marks(GIVEN_AT) != self._marks(OPENED_AT)
+        return self.gated and self._copy(_GIVEN) != self._copy(_OPENED)
 
-    def _marks(self, at: int) -> bytes:
-        return ctypes.string_at(self._client + at, MARKS_SIZE)
+    def _copy(self, part: tuple[int, int]) -> bytes:
+        return ctypes.string_at(self._client + part[0], part[1])
 
     @property
     def piece_ns(self) -> int:
@@ -352,13 +331,13 @@ class Pages:
     def job(self, number: int) -> JobReport:
         if not self._client:
             return JobReport()
-        at = self._words.job + number % TOLD * JOB.size
-        return parse_job(ctypes.string_at(at, JOB.size))
+        at = CLIENT_PAGE.at("job", number % JOBS)
+        return parse_job(ctypes.string_at(self._client + at, JOB.size))
 
     @property
     def pauses(self) -> Sequence[int]:
         """Counted by their length."""
-        return list(self._words.pauses) if self._client else [0] * BINS
+        return list(self._words.pauses) if self._client else [0] * PAUSES
 
     def set_jobs(self, rest_ns: int, tell_after: int) -> None:
         """Pauses that are longer end a job; with its so-manieth pause a job is taken to be over."""
@@ -404,10 +383,10 @@ class Pages:
         """A copy of what the client says; zeros once the page is gone. Marks are read last: a
         client counts a mark before it says that no work is without one."""
         if not self._client:
-            return parse_client_page(bytes(CLIENT_PAGE_SIZE))
+            return parse_client_page(bytes(CLIENT_PAGE.size))
         head = ctypes.string_at(self._client, MARKS_AT)
         fence()
-        marks = ctypes.string_at(self._client + MARKS_AT, CLIENT_PAGE_SIZE - MARKS_AT)
+        marks = ctypes.string_at(self._client + MARKS_AT, CLIENT_PAGE.size - MARKS_AT)
         return parse_client_page(head + marks)
 
     @property
