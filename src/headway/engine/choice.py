@@ -19,6 +19,9 @@ from headway.engine.policies import policies
 from headway.engine.reading import Report, Table, one_of, shown
 
 DEFAULT_POLICY: Final = "prt"
+TURNS_POLICY: Final = "overlap"
+"""What programs that take turns have if nobody chose: what others have in flight is a window, and
+waiting for its end costs more than sharing the GPU with it for that moment."""
 EXPECTED: Final = 'a policy such as "prt", with parameters "wfq:weight=3"'
 
 

@@ -8,6 +8,9 @@ from fractions import Fraction
 from headway.engine.cost_models import CostModel, cost_models
 from headway.engine.cost_models.exact import Exact
 from headway.engine.policies import Policy, policies
+from headway.engine.policies.ht import Ht
+from headway.engine.policies.overlap import Overlap
+from headway.engine.policies.prt import Prt
 from headway.engine.priorities import Fixed, PriorityRule, parse_priority
 from headway.engine.reading import Path, Report, Table, shown
 from headway.engine.reserves import (
@@ -20,6 +23,8 @@ from headway.engine.reserves import (
 from headway.engine.units import DurationError, format_ns, parse_duration
 
 NAME_LENGTH = 200
+DEFAULT_HOLDOFF_NS = 2_000_000
+"""For how long programs find a GPU kept that they used last, where nobody says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,13 @@ class Settings:
     background: ReserveSpec = DEFAULT_BACKGROUND
     named: tuple[Policy | CostModel, ...] = ()
     """Policies and cost models that were given settings of their own."""
+
+
+def with_holdoff(settings: Settings, holdoff_ns: int) -> tuple[Policy | CostModel, ...]:
+    """What was given settings of its own; policies of which nothing is said get this hold-off."""
+    given = {item.name for item in settings.named}
+    ours = [cls(holdoff_ns) for cls in (Prt, Ht, Overlap) if cls.name not in given]
+    return (*settings.named, *ours)
 
 
 def read_settings(top: Table) -> Settings:

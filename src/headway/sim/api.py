@@ -10,6 +10,7 @@ from typing import Any
 from headway.engine.events import Observer
 from headway.engine.model import Group
 from headway.engine.reading import BadInput, Problem
+from headway.sim.cuda.program import DoneJob
 from headway.sim.gpusync.plan import GpuSyncPlan
 from headway.sim.gpusync.run import run_plan
 from headway.sim.gpusync.scenario import is_gpusync, parse_gpusync, read_gpusync
@@ -116,9 +117,16 @@ class _Jobs(Observer):
         self.found.setdefault(group.task.name, []).append(job)
 
 
+def _job(job: DoneJob) -> Job:
+    deadline_ns = None if job.deadline_ns is None else job.begun_ns + job.deadline_ns
+    return Job(job.index, job.begun_ns, deadline_ns, job.ended_ns)
+
+
 def _plain(scenario: Scenario) -> Simulation:
     jobs = _Jobs()
     outcome = simulate(scenario, observers=[jobs])
+    for name, done in outcome.jobs.items():
+        jobs.found[name] = [_job(job) for job in done]
     tasks = {
         plan.name: SimulatedTask(plan.name, tuple(jobs.found.get(plan.name, ())))
         for plan in scenario.tasks

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headway.engine.choice import read_policy
+from headway.engine.choice import TURNS_POLICY, read_policy
 from headway.engine.priorities import PriorityRule
 from headway.engine.reading import (
     BadInput,
@@ -30,7 +30,10 @@ from headway.engine.settings import (
     read_reserve,
     read_settings,
 )
+from headway.sim.cuda.reading import read_cuda_device
+from headway.sim.cuda.run import CudaDevice
 from headway.sim.programs import Program, programs
+from headway.sim.programs.cuda import CudaProgram
 from headway.sim.programs.frames import XClient
 from headway.sim.programs.listed import Listing
 from headway.sim.programs.serves import Server
@@ -77,6 +80,8 @@ class Scenario:
     events: tuple[EventPlan, ...]
     duration_ns: int | None
     """None: until every group has completed."""
+    cuda: CudaDevice | None = None
+    """The device of CUDA programs, if that is what the tasks are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +161,10 @@ def read_scenario(
         base_seed = run.integer("seed", 0)
         run.close()
     base_seed = base_seed if seed is None else seed
-    device = _read_device(top.table("device"), base_seed)
+    takes_turns = _takes_turns(data)
+    device_table = top.table("device")
+    cuda = read_cuda_device(device_table, top.table("manager"), base_seed) if takes_turns else None
+    device = Device() if takes_turns else _read_device(device_table, base_seed)
     settings = read_settings(top)
     if not data:
         report.add((), "an empty file", "at least one [[task]]")
@@ -171,10 +179,26 @@ def read_scenario(
     known = {task.name for task in tasks}
     events = [_read_event(table, known, pools) for table in top.tables("event")]
     top.close()
+    if takes_turns:
+        _check_cuda(tasks, tables)
     report.raise_if_any(file)
     if duration_ns is None and any(task.program.endless for task in tasks):
         duration_ns = DEFAULT_DURATION_NS
-    return Scenario(device, settings, tuple(tasks), tuple(events), duration_ns)
+    return Scenario(device, settings, tuple(tasks), tuple(events), duration_ns, cuda)
+
+
+def _takes_turns(data: Mapping[str, Any]) -> bool:
+    """Whether there are CUDA programs in a scenario."""
+    tasks = data.get("task")
+    return isinstance(tasks, list) and any(isinstance(t, dict) and "cuda" in t for t in tasks)
+
+
+def _check_cuda(tasks: list[TaskPlan], tables: list[Table]) -> None:
+    """CUDA programs share a device with their like."""
+    for task, table in zip(tasks, tables, strict=True):
+        if not isinstance(task.program, CudaProgram):
+            found = f"{task.program.kind} beside tasks with cuda"
+            table.bad("", found, "cuda for all tasks of a scenario, or for none")
 
 
 def _read_device(table: Table | None, seed: int) -> Device:
@@ -210,7 +234,8 @@ def _read_tasks(tables: list[Table], pools: Pools, seed: int) -> list[TaskPlan]:
 
 def _read_task(table: Table, names: dict[str, Any], seed: int) -> TaskPlan:
     name = read_name(table, names)
-    policy = read_policy(table).text
+    chosen = "policy" in table or "cuda" not in table
+    policy = read_policy(table).text if chosen else TURNS_POLICY
     priority = read_priority(table)
     predict = read_predict(table)
     wish = read_reserve(table, predict)

@@ -15,6 +15,7 @@ from rich.table import Table
 from headway.engine.events import Observer
 from headway.engine.model import BACKGROUND_LEVEL, Gpu, Group, level_of
 from headway.engine.units import format_ns
+from headway.sim.cuda.program import DoneJob
 from headway.sim.outcome import Outcome
 from headway.sim.papers.claims import Claim
 
@@ -68,8 +69,20 @@ class JsonStream(Observer):
         while self._held:
             self._write(heappop(self._held)[3])
         rest = as_dict(outcome)
+        if outcome.jobs:
+            rest["jobs"] = [_job(name, job) for name, jobs in outcome.jobs.items() for job in jobs]
         self._out.write(b"]," + self._encode(rest)[1:] + b"\n")
         self._out.flush()
+
+
+def _job(task: str, job: DoneJob) -> dict[str, Any]:
+    return {
+        "task": task,
+        "index": job.index,
+        "due_ns": job.due_ns,
+        "begun_ns": job.begun_ns,
+        "ended_ns": job.ended_ns,
+    }
 
 
 def as_dict(outcome: Outcome) -> dict[str, Any]:
@@ -139,11 +152,17 @@ def print_rows(
     console.print(table)
 
 
+def unit_of(outcome: Outcome) -> str:
+    """What response times are of: groups, or, of CUDA programs, jobs."""
+    return "jobs" if outcome.jobs else "groups"
+
+
 def print_outcome(console: Console, title: str, outcome: Outcome) -> None:
     """The table of one run."""
     statistics = outcome.statistics
     end_ns = statistics.end_ns
     rows = []
+    unit = unit_of(outcome)
     for entry in statistics.tasks.values():
         p50, p99 = entry.responses.at(0.50, 0.99)
         row = (
@@ -159,9 +178,9 @@ def print_outcome(console: Console, title: str, outcome: Outcome) -> None:
             f"{entry.missed}/{entry.deadlines}" if entry.deadlines else ".",
         )
         rows.append(row)
-    columns = ("task", "policy", "prio", "groups", "fps", "p50", "p99", "max", "GPU %", "missed")
-    console.print(f"{title} (response times of groups in ms)", soft_wrap=True)
-    narrow = ("policy", "groups", "p50", "prio", "max")
+    columns = ("task", "policy", "prio", unit, "fps", "p50", "p99", "max", "GPU %", "missed")
+    console.print(f"{title} (response times of {unit} in ms)", soft_wrap=True)
+    narrow = ("policy", unit, "p50", "prio", "max")
     print_rows(console, columns, rows, leave_out=narrow)
     summary = statistics.as_dict()["device"]
     idle = 100 * summary["idle_ns"] / (end_ns * statistics.gpus) if end_ns else 0

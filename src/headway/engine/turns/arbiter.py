@@ -19,7 +19,7 @@ from typing import Any, Final
 from headway.engine.core import Engine
 from headway.engine.cost_models import Signature
 from headway.engine.model import Group, Lease, Task
-from headway.engine.profile import DeviceProfile
+from headway.engine.profile import DeviceProfile, shipped_profile
 from headway.engine.turns import beside, early_gate, ends, leases
 from headway.engine.turns.client import Client
 from headway.engine.turns.conduct import Conduct, Record, Standing
@@ -57,7 +57,7 @@ class Bounds:
     part of what they take."""
     window_ns: int = DEFAULT_WINDOW_NS
     """Of a program that takes turns, no more predicted work than this runs on when others go."""
-    profile: DeviceProfile = field(default_factory=DeviceProfile)
+    profile: DeviceProfile = field(default_factory=shipped_profile)
 
 
 class Arbiter:
@@ -206,6 +206,11 @@ class Arbiter:
                 client.port.set_looks(on)
         if not on:
             self.glance(now_ns)
+
+    @property
+    def next_glance_ns(self) -> int | None:
+        """When `glance` has something to do that no program says: a gate may open early."""
+        return self._early_gate.next_ns
 
     def glance(self, now_ns: int) -> bool:
         """What programs say by their port alone: saying it in a message would cost the important

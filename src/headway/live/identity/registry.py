@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from headway.engine.choice import TURNS_POLICY
 from headway.engine.core import Engine
 from headway.engine.cost_models.exact import Exact
 from headway.engine.cost_models.history import History
@@ -21,9 +22,6 @@ from headway.live.server.requests import Request
 from headway.live.wire.protocol import Hello
 
 DEFAULT_POLICY = "prt"
-TURNS_POLICY = "overlap"
-"""What programs that take turns have if nobody chose: what others have in flight is a window, and
-waiting for its end costs more than sharing the GPU with it for that moment."""
 
 
 class Registry:

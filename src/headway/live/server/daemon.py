@@ -18,18 +18,13 @@ from pathlib import Path
 
 from headway.engine.choice import DEFAULT_POLICY
 from headway.engine.core import Engine
-from headway.engine.cost_models import CostModel
 from headway.engine.cost_models.recent import Recent
 from headway.engine.events import Observer
 from headway.engine.locks.system import LockSystem
 from headway.engine.model import Task
-from headway.engine.policies import Policy
-from headway.engine.policies.ht import Ht
-from headway.engine.policies.overlap import Overlap
-from headway.engine.policies.prt import Prt
 from headway.engine.reading import BadInput
 from headway.engine.registry import ExtensionError
-from headway.engine.spec import Spec
+from headway.engine.settings import DEFAULT_HOLDOFF_NS, with_holdoff
 from headway.engine.turns.conduct import Conduct
 from headway.engine.turns.windows import DEFAULT_SPLIT_NS, DEFAULT_WINDOW_NS, Windows
 from headway.live.desktop.foreground import Foreground
@@ -61,7 +56,6 @@ from headway.live.wire.fence import fence
 HEARTBEAT_NS = 100_000_000
 FIRST_NS = 60_000_000_000
 """How long a daemon that ends with its last client waits for the first."""
-DEFAULT_HOLDOFF_NS = 2_000_000
 MAX_LAUNCHED = 100
 ARRIVALS_PART, ARRIVALS_BURST_NS, ARRIVALS_SLICE_NS = 2, 500_000_000, 1_000_000
 """Programs that come have half of the time: two thousand of them can at once, and those that are
@@ -170,7 +164,7 @@ class Daemon:
         return Engine(
             limit=spec.settings.limit,
             background=spec.settings.background,
-            named=_with_holdoff(spec, self._holdoff_ns),
+            named=with_holdoff(spec.settings, self._holdoff_ns),
             observers=(*self._observers, *self.recordings.observers()),
             now_ns=time.monotonic_ns(),
             cost_model=Recent.name,
@@ -458,10 +452,3 @@ class Daemon:
             self.arbiter.pump(now_ns)
         except Exception as error:
             self.doubt(error)
-
-
-def _with_holdoff(spec: Spec, holdoff_ns: int) -> tuple[Policy | CostModel, ...]:
-    """The spec's settings; policies it says nothing of get the daemon's hold-off."""
-    given = {item.name for item in spec.settings.named}
-    ours = [cls(holdoff_ns) for cls in (Prt, Ht, Overlap) if cls.name not in given]
-    return (*spec.settings.named, *ours)

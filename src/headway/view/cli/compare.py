@@ -12,7 +12,15 @@ from headway.sim.scenario import Variant, parse_scenario, parse_variants
 from headway.view.cli.sim import read_overrides
 from headway.view.errors import INTERRUPTED
 from headway.view.files import load_policy_file, read_text
-from headway.view.results import as_dict, milliseconds, new_console, new_table, per_second, share
+from headway.view.results import (
+    as_dict,
+    milliseconds,
+    new_console,
+    new_table,
+    per_second,
+    share,
+    unit_of,
+)
 from headway.view.running import watch
 
 DEFAULT_POLICIES = ("fifo", "prt", "ht")
@@ -91,11 +99,12 @@ def print_comparison(console: Console, title: str, outcomes: dict[str, Outcome])
     for task in drawing:
         cells = [per_second(entries[task].frames, run.end_ns) for entries, run in runs]
         table.add_row(f"  {task}", *cells)
-    _section(table, "groups per second")
+    unit = unit_of(next(iter(outcomes.values())))
+    _section(table, f"{unit} per second")
     for task in tasks:
         cells = [per_second(entries[task].groups, run.end_ns) for entries, run in runs]
         table.add_row(f"  {task}", *cells)
-    _section(table, "p99 response of a group, ms")
+    _section(table, f"p99 response of a {unit[:-1]}, ms")
     for task in tasks:
         cells = [milliseconds(entries[task].responses.at(0.99)[0]) for entries, _ in runs]
         table.add_row(f"  {task}", *cells)

@@ -1,0 +1,1 @@
+"""Device profiles that come with Headway: one TOML file for each kind of GPU."""

@@ -1,0 +1,210 @@
+"""CUDA programs in scenarios: they take turns by the engine's own arbiter, in virtual time."""
+
+from __future__ import annotations
+
+import tomllib
+from typing import Any
+
+import pytest
+
+from headway.engine.events import Recorder
+from headway.engine.reading import BadInput
+from headway.sim.outcome import Outcome, simulate
+from headway.sim.scenario import parse_scenario, read_scenario
+from headway.trace.checker import Checker
+
+US, MS = 1000, 1_000_000
+WAYS: dict[str, dict[str, Any]] = {
+    "time-sliced": {"manager": {"kind": "none"}},
+    "MPS": {"manager": {"kind": "none"}, "device": {"kind": "side-by-side"}},
+    "Headway": {},
+    "Headway + MPS": {"device": {"kind": "side-by-side"}},
+    "Headway, one group": {"device": {"kind": "one-group"}},
+}
+
+
+def cuda(name: str, work: str, **more: Any) -> dict[str, Any]:
+    """A task; keys of its `cuda` table are those that are not a task's own."""
+    own: dict[str, Any] = {k: more.pop(k) for k in ("policy", "priority", "reserve") if k in more}
+    steps = tomllib.loads(f"work = [{work}]")["work"]
+    return {"name": name, **own, "cuda": {"work": steps, **more}}
+
+
+def run(*tasks: dict[str, Any], until: str = "300ms", **top: Any) -> Outcome:
+    """The checker has nothing to say against any of these runs."""
+    checker = Checker()
+    scenario = read_scenario({"task": list(tasks), "run": {"duration": until}, **top}, "test")
+    outcome = simulate(scenario, observers=[Recorder(checker.feed)])
+    assert checker.violations == []
+    return outcome
+
+
+def worst_ms(outcome: Outcome, task: str) -> float:
+    return outcome.statistics.by_name()[task].responses.max / MS
+
+
+def share(outcome: Outcome, task: str) -> float:
+    return outcome.statistics.by_name()[task].gpu_ns / outcome.statistics.end_ns
+
+
+HIGH = cuda("high", '{ kernel = "100us", count = 20 }', priority=9, period="10ms", offset="3ms")
+LOW = cuda("low", '{ kernel = "100us", count = 64 }', priority=1)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_program_alone_takes_what_its_work_takes(way: str) -> None:
+    """20 kernels of 100 us, 2.1 us apart, and some 10 us of launching and seeing."""
+    outcome = run(HIGH, **WAYS[way])
+    assert 2.04 < worst_ms(outcome, "high") < 2.06
+    assert share(outcome, "high") == pytest.approx(0.2, abs=0.01)
+
+
+@pytest.mark.parametrize("way", ["Headway", "Headway + MPS", "Headway, one group"])
+def test_an_important_program_waits_for_a_window_and_a_kernel_at_most(way: str) -> None:
+    """And for the hardware's switch, where there is one."""
+    outcome = run(HIGH, LOW, **WAYS[way])
+    assert worst_ms(outcome, "high") < 2.06 + 0.2 * 9 / 8 + 0.1 + 0.14
+    assert share(outcome, "low") > 0.7
+
+
+def test_the_hardware_alone_makes_it_wait_for_a_slice_or_shares_kernel_by_kernel() -> None:
+    assert 4.0 < worst_ms(run(HIGH, LOW, **WAYS["time-sliced"]), "high") < 4.4
+    assert 3.8 < worst_ms(run(HIGH, LOW, **WAYS["MPS"]), "high") < 4.1
+
+
+def test_programs_are_as_different_as_their_seeds() -> None:
+    def job_times(seed: int) -> list[int]:
+        task = cuda("a", '{ kernel = "100us" }', poisson="3ms", seed=seed)
+        return [job.begun_ns for job in run(task).jobs["a"]]
+
+    assert job_times(1) == job_times(1)
+    assert job_times(1) != job_times(2)
+
+
+def test_poisson_arrivals_have_the_mean_that_was_asked_for() -> None:
+    task = cuda("a", '{ kernel = "10us" }', poisson="2ms", seed=5)
+    assert len(run(task, until="4s").jobs["a"]) == pytest.approx(2000, rel=0.1)
+
+
+def test_a_program_ends_after_its_jobs_and_nobody_waits_for_it_then() -> None:
+    few = cuda("few", '{ kernel = "1ms" }', priority=9, jobs=3)
+    many = cuda("many", '{ kernel = "1ms" }', priority=1, jobs=20)
+    outcome = simulate(read_scenario({"task": [few, many]}, "test"))
+    assert {name: len(jobs) for name, jobs in outcome.jobs.items()} == {"few": 3, "many": 20}
+    assert outcome.complete
+    assert outcome.statistics.end_ns < 30 * MS
+
+
+def test_a_job_with_synchronisations_inside_keeps_its_turn() -> None:
+    """Eight times two kernels and 20 us of CPU time: others get nothing in between."""
+    part = '{ kernel = "200us", count = 2 }, { sync = "all" }, { cpu = "20us" }'
+    work = f"{{ repeat = 8, work = [{part}] }}"
+    alone = run(cuda("high", work, priority=9, period="20ms"), until="1s")
+    both = run(cuda("high", work, priority=9, period="20ms"), LOW, until="1s")
+    learned = both.jobs["high"][20:]
+    assert max(job.response_ns for job in learned) < worst_ms(alone, "high") * MS + 0.6 * MS
+
+
+def test_a_copy_leaves_the_multiprocessors_to_others() -> None:
+    copies = cuda("copies", '{ copy = "16MiB", to = "host" }', priority=1)
+    kernels = cuda("kernels", '{ kernel = "1ms" }', priority=1)
+    outcome = run(copies, kernels, **WAYS["MPS"])
+    assert share(outcome, "kernels") > 0.97
+    assert share(outcome, "copies") == 0
+
+
+def test_a_large_copy_goes_in_parts_where_somebody_is_more_important() -> None:
+    """16 MiB take 0.3 ms: an important copy of 1 MiB waits for a part of 0.2 ms at most."""
+    low = cuda("low", '{ copy = "64MiB", to = "device" }', priority=1)
+    high = cuda("high", '{ copy = "1MiB", to = "device" }', priority=9, period="7ms")
+    parts = worst_ms(run(low, high, **WAYS["Headway + MPS"]), "high")
+    whole = worst_ms(run(low, high, **WAYS["MPS"]), "high")
+    assert parts < 0.3
+    assert whole > 1
+
+
+def test_reserves_are_charged_for_turns_and_bound_them() -> None:
+    reserves = [{"policy": "pe", "capacity": f"{ms}ms", "period": "100ms"} for ms in (30, 60)]
+    a, b = (
+        cuda(name, '{ kernel = "1ms", count = 10 }', reserve=reserve, priority=1)
+        for name, reserve in zip("ab", reserves, strict=True)
+    )
+    outcome = run(a, b, until="3s")
+    assert share(outcome, "a") == pytest.approx(0.30, abs=0.02)
+    assert share(outcome, "b") == pytest.approx(0.60, abs=0.02)
+
+
+def test_an_event_changes_who_is_important() -> None:
+    a = cuda("a", '{ kernel = "500us" }', priority=1)
+    b = cuda("b", '{ kernel = "500us" }', priority=9)
+    event = [{"at": "150ms", "task": "a", "priority": 10}]
+    outcome = run(a, b, event=event)
+    assert share(outcome, "a") == pytest.approx(0.5, abs=0.05)
+    assert share(outcome, "b") == pytest.approx(0.5, abs=0.05)
+
+
+def test_who_dies_leaves_the_device_to_the_others() -> None:
+    outcome = run(HIGH, LOW, event=[{"at": "100ms", "kill": "low"}])
+    late = [job for job in outcome.jobs["high"] if job.begun_ns > 110 * MS]
+    assert max(job.response_ns for job in late) < 2.06 * MS
+
+
+# -- what is refused ---------------------------------------------------------------------------
+
+GOOD = """
+[device]
+kind = "time-sliced"
+[manager]
+kind = "headway"
+[[task]]
+name = "a"
+[task.cuda]
+period = "10ms"
+work = [
+  { kernel = "1ms" },
+]
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "line", "words"),
+    [
+        ('kind = "time-sliced"', 'kind = "mps"', 3, "one-group, side-by-side or time-sliced"),
+        ('kind = "time-sliced"', "speed = 3", 3, "the unknown key 'speed'"),
+        ('kind = "time-sliced"', 'profile = "h100"', 3, "h200 or the path of a profile"),
+        ('kind = "headway"', 'kind = "xsched"', 5, "headway or none"),
+        ('kind = "headway"', 'window = "0ms"', 5, "more than zero"),
+        ('period = "10ms"', 'perod = "10ms"', 9, "the unknown key 'perod'"),
+        ('period = "10ms"', 'period = "1ms"\npoisson = "1ms"', 10, "period or poisson"),
+        ('{ kernel = "1ms" }', '{ kernel = "1ms", blocks = 0 }', 11, "a whole number from 1"),
+        ('{ kernel = "1ms" }', '{ kernel = "1ms", cpu = "1ms", sync = 1 }', 11, "one of kernel"),
+        ('{ kernel = "1ms" }', '{ cpu = "1ms" }', 10, "a kernel, graph or copy"),
+        ('{ kernel = "1ms" }', '{ copy = "1MB" }', 11, '"64MiB"'),
+        (
+            '{ kernel = "1ms" }',
+            '{ repeat = 99999, work = [{ sync = "all" }, { kernel = "1ms" }] }',
+            11,
+            "at most 100000",
+        ),
+        ('name = "a"', 'name = "a"\npolicy = "nix"', 8, "policy"),
+    ],
+)
+def test_a_mistake_is_told_with_its_place(before: str, after: str, line: int, words: str) -> None:
+    parse_scenario(GOOD)
+    with pytest.raises(BadInput) as refused:
+        parse_scenario(GOOD.replace(before, after, 1), "f.toml")
+    problem = refused.value.problems[0]
+    assert words in problem.describe("f.toml")
+    assert problem.line in (line, line - 1)
+
+
+def test_cuda_programs_share_a_device_with_their_like_only() -> None:
+    text = GOOD + '[[task]]\nname = "b"\nperiodic = { period = "5ms", cost = "1ms" }\n'
+    with pytest.raises(BadInput, match="periodic beside tasks with cuda"):
+        parse_scenario(text)
+
+
+def test_a_device_without_cuda_programs_has_no_kind() -> None:
+    text = '[device]\nkind = "time-sliced"\n[[task]]\nname = "b"\ngreedy = { cost = "1ms" }\n'
+    with pytest.raises(BadInput, match="unknown key 'kind'"):
+        parse_scenario(text)
