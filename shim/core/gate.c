@@ -140,9 +140,30 @@ static bool still_there(struct hw_channel *c) {
     return false;
 }
 
+/* A frame is a job. The daemon looks at the records of the last ones now and then. */
+static void end_frame(struct hw_channel *c, uint64_t now_ns) {
+    struct hw_client_page *page = hw_page_of(c);
+    if (page && c->frame_ns) {
+        uint32_t jobs = hw_load(&page->jobs);
+        struct hw_job *job = &page->job[jobs % HW_JOBS];
+        hw_store(&job->begun_ns, c->frame_ns);
+        hw_store(&job->ended_ns, now_ns);
+        hw_store(&job->deadline_ns, 0);
+        hw_store(&job->waited_ns, 0);
+        hw_store(&job->held_ns, c->frame_held_ns < UINT32_MAX ? (uint32_t)c->frame_held_ns : UINT32_MAX);
+        hw_store(&job->groups, c->frame_groups);
+        hw_store(&job->pauses, 0);
+        hw_store(&job->closed, 1);
+        hw_store_release(&page->jobs, jobs + 1);
+    }
+    c->frame_ns = c->frame_held_ns = c->frame_groups = 0;
+}
+
 void hw_gate_enter(struct hw_channel *c) {
     c->submit_ns = c->start_ns = hw_now();
     c->granted = c->leased = false;
+    if (!c->frame_ns) c->frame_ns = c->submit_ns;
+    c->frame_groups++;
     if (!hw_connected(c) || !still_there(c)) return;
     c->leased = take_lease(c);
     if (c->leased) return;
@@ -150,6 +171,7 @@ void hw_gate_enter(struct hw_channel *c) {
     if (hw_load(&c->fd) < 0) return;
     c->granted = ask(c);
     c->start_ns = hw_now();
+    c->frame_held_ns += c->start_ns - c->submit_ns;
 }
 
 /* ---- turns --------------------------------------------------------------------------------- */
@@ -190,6 +212,7 @@ void hw_gate_rest(struct hw_channel *c) {
 
 void hw_gate_frame(struct hw_channel *c) {
     struct hw_client_page *page = hw_page_of(c);
+    if (!c->works) end_frame(c, hw_now()); /* else its last group is about to go */
     if (!page) return;
     hw_count(&page->frames, 1);
     hw_store(&page->unknown, hw_survey_unknown());
@@ -208,6 +231,7 @@ bool hw_gate_must_wait(const struct hw_channel *c) { return c->granted; }
 
 void hw_gate_leave(struct hw_channel *c, bool frame, bool done) {
     c->finish_ns = hw_now();
+    if (frame) end_frame(c, c->finish_ns);
     if (c->granted) {
         c->granted = false;
         tell(c, HW_COMPLETE, frame);

@@ -39,6 +39,8 @@ struct hw_channel {
     bool scissored, packing, compiling, drawing;
     int viewport_width, viewport_height, scissor_width, scissor_height;
     uint32_t list, list_units[HW_LISTS];
+    uint64_t frame_ns, frame_held_ns; /* when the frame's first group came, 0: none did; how long its groups waited */
+    uint32_t frame_groups;
     uint64_t expected_ns; /* what the group that is leaving will take, if it was not waited for */
     /* what went under a lease and may still be on the GPU */
     void *pending;

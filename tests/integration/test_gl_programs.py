@@ -64,6 +64,23 @@ def test_a_program_is_managed(stage: Stage, command: list[str]) -> None:
     assert not started.ended(), started.process.returncode
 
 
+@pytest.mark.parametrize(("deadline", "missed"), [("1ns", True), ("100s", False)])
+def test_frames_are_jobs(stage: Stage, deadline: str, missed: bool) -> None:
+    """As many as the program showed, each with the time from its first group to its last."""
+    stage.start("es2gears_x11", options=["--name", "it", "--deadline", deadline])
+
+    def jobs() -> int:
+        return sum(c["jobs"] for c in stage.channels("it"))
+
+    wait_until(lambda: jobs() > 100, "frames")
+    (entry,) = stage.channels("it")
+    assert abs(entry["frames"] - entry["jobs"]) <= 2  # the first and the last
+    assert 0 < entry["job_p50_ns"] <= entry["job_p99_ns"]
+    assert (entry["misses"] > 0) == missed
+    assert entry["slowdown"] is None
+    assert entry["gpu_in_jobs"] is None
+
+
 # -- the same pixels -----------------------------------------------------------------------------
 
 

@@ -203,7 +203,7 @@ def test_mistakes_are_told_in_one_line(tmp_path: Path) -> None:
     env = {**os.environ, "HEADWAY_DIR": str(tmp_path)}
     for options, expected in (
         (("-o", tmp_path / "t"), "no daemon answers"),
-        (("-o", tmp_path / "t", "--duration", "5"), "--duration: found '5', expected a duration"),
+        (("-o", tmp_path / "t", "--duration", "5"), "found '5', expected a duration"),
         (("-o", tmp_path / "t", "--priority", "5"), "expected -- PROGRAM"),
     ):
         result = headway("trace", *options, env=env)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from headway.engine import events
 from headway.engine.core import Engine
 from headway.engine.events import Event, Recorder
+from headway.engine.jobs import Job
 from headway.engine.model import Group, Lease, Task
 from headway.engine.policies.prt import Prt
 from headway.engine.priorities import Fixed
@@ -358,14 +359,18 @@ def test_a_page_may_say_anything(counters: tuple[int, ...]) -> None:
     assert bench.stats.tasks[task].gpu_ns == 0  # it has no lease
 
 
-def test_groups_after_their_deadline_are_counted() -> None:
+def test_jobs_that_missed_are_counted_and_groups_are_no_jobs() -> None:
     bench = Bench()
     task = bench.task("task")
     bench.submit(task, 0, deadline_ns=2 * MS)
-    bench.complete(task, 2 * MS)
-    bench.submit(task, 3 * MS, deadline_ns=4 * MS)
     bench.complete(task, 5 * MS)
-    assert bench.stats.tasks[task].misses == 1
+    entry = bench.stats.tasks[task]
+    assert (entry.jobs, entry.misses) == (0, 0)
+    for number, took_ns in enumerate((2 * MS, 5 * MS)):
+        job = Job(task, number, 0, took_ns, 2 * MS, missed=took_ns > 2 * MS)
+        bench.stats.job_ended(job, 5 * MS)
+    assert (entry.jobs, entry.misses) == (2, 1)
+    assert entry.responses.at(0.5, 0.99) == [2 * MS, 5 * MS]
 
 
 # -- against the events of simulated runs ---------------------------------------------------------

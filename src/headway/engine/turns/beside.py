@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from headway.engine.jobs import Job
+from headway.engine.model import Task
 from headway.engine.shares import WHOLE_PERMILLE
 from headway.engine.turns.client import Client
 from headway.engine.turns.port import JobReport
@@ -76,3 +77,18 @@ def judge(client: Client, number: int, report: JobReport, goal: float) -> Job:
     )
     company.controller.job_ended(job, goal)
     return job
+
+
+def judge_frame(task: Task, number: int, report: JobReport, deadline_ns: int | None) -> Job:
+    """A frame that was shown. Nobody knows how long the GPU itself took for it, so nothing is said
+    of how much slower than alone it was."""
+    response_ns = report.ended_ns - report.begun_ns
+    return Job(
+        task,
+        number,
+        report.begun_ns,
+        report.ended_ns,
+        deadline_ns,
+        report.held_ns,
+        missed=deadline_ns is not None and response_ns > deadline_ns,
+    )

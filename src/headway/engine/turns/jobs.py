@@ -118,6 +118,16 @@ class Jobs:
         over = job.closed or (self.tell_after and job.pauses >= self.tell_after)
         return last_ns if over else last_ns + self.keep_ns
 
+    # -- programs whose jobs are frames ------------------------------------------------------
+
+    def frames(self, port: Port, now_ns: int) -> list[tuple[int, JobReport]]:
+        """The frames that were shown since the last look, as far as their records are still there.
+        The program says itself when each was over."""
+        begun = port.jobs_begun
+        first = max(self._ended, begun - TOLD) if self._ended <= begun else max(0, begun - TOLD)
+        self._ended = begun
+        return [(number, port.job(number).bounded(now_ns)) for number in range(first, begun)]
+
     # -- programs that keep none -------------------------------------------------------------
 
     def asked(self, paused: int, now_ns: int) -> bool:

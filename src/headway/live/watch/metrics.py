@@ -177,7 +177,7 @@ METRICS = (
         _tasks(lambda e: e["frames_seen"]),
     ),
     Declared(
-        "headway_task_deadline_misses_total", "counter", "Groups done after their deadline.",
+        "headway_task_deadline_misses_total", "counter", "Jobs done after their deadline.",
         _tasks(lambda e: e["misses"]),
     ),
     Declared(

@@ -223,8 +223,6 @@ class Stats(Observer):
                 entry.leased = False
                 entry.sampled_ns = 0
             self._spend(entry, spent_ns, now_ns)
-            if group.deadline_ns is not None and now_ns > group.deadline_ns and not group.leased:
-                entry.misses += 1
         self._out_of_budget(task, now_ns)
         if gpu.online:
             holder = self.tasks.get(gpu.online[0].task)
