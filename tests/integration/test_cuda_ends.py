@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from headway.live.devices import mps
+from tests.bench.cuda_pieces import LOW, done, fates, log
 from tests.integration import cuda
 from tests.integration.daemon_client import DaemonProcess, wait_until
-from tests.integration.test_cuda_pieces import LOW, done, fates, log
 
 __all__ = ["log"]
 pytestmark = [pytest.mark.live, pytest.mark.timeout(60)]

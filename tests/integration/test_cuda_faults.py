@@ -8,9 +8,9 @@ import time
 
 import pytest
 
+from tests.bench.softcuda import CHECKSUM, JOBS, KERNELS, expected_checksum
 from tests.integration import cuda
 from tests.integration.daemon_client import DaemonProcess, wait_until
-from tests.integration.test_softcuda import CHECKSUM, JOBS, KERNELS, expected_checksum
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(60)]
 

@@ -12,19 +12,10 @@ from pathlib import Path
 import pytest
 
 from headway.live.wire.protocol import TURNS
+from tests.bench.cuda_pieces import LEARNED, LOW, SLOW_HABITS, SPINS, fates, kernels, log, rival
+from tests.bench.softcuda import WARM_UP, expected_checksum
 from tests.integration import cuda
 from tests.integration.daemon_client import Client
-from tests.integration.test_cuda_pieces import (
-    LEARNED,
-    LOW,
-    SLOW_HABITS,
-    SPINS,
-    fates,
-    kernels,
-    log,
-    rival,
-)
-from tests.integration.test_softcuda import WARM_UP, expected_checksum
 
 __all__ = ["log"]
 pytestmark = [pytest.mark.live, pytest.mark.timeout(60)]

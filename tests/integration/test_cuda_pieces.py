@@ -17,59 +17,30 @@ import pytest
 
 from headway.live.wire.layout import CLIENT_PAGE, PAGE
 from headway.live.wire.protocol import TURNS
+from tests.bench.cuda_pieces import (
+    LEARNED,
+    LOW,
+    LOWEST,
+    SLOW_HABITS,
+    SPINS,
+    done,
+    fates,
+    kernels,
+    rival,
+    spins,
+)
 from tests.integration import cuda
 from tests.integration.command import headway
 from tests.integration.daemon_client import PATIENCE_S, Client, DaemonProcess, wait_until
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(60)]
 
-LOWEST, LOW = ("--priority", "0"), ("--priority", "1")
-SPINS = pytest.mark.parametrize("spin", ["0ms", "20ms"])
 LAUNCHES = 20
 """Each may be a piece of its own."""
-LEARNED = 8
-"""What a kernel takes is known once it was seen so often."""
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Path:
-    (tmp_path / "log").touch()
-    return tmp_path / "log"
-
-
-def fates(
-    managed: cuda.Managed, log: Path, *options: str, more: cuda.Env | None = None
-) -> cuda.Program:
-    """On a GPU of its own: one that is stopped would keep the software GPU stopped."""
-    env = {"SOFTCUDA_LOG": log, "SOFTCUDA_GPU": "", **(more or {})}
-    program = managed.start("fates", options=options, env=env)
-    assert program.heard().startswith("ready")
-    return program
-
-
-def done(log: Path, program: cuda.Program) -> list[tuple[str, int, int]]:
-    """What the GPU has done for it, from when until when."""
-    lines = [line.split() for line in log.read_text().splitlines() if line.count(" ") == 4]
-    return [(kind, int(a), int(b)) for pid, _, kind, a, b in lines if int(pid) == program.pid]
-
-
-def spins(log: Path, program: cuda.Program) -> list[tuple[int, int]]:
-    """From when until when its kernels were on the GPU that are over."""
-    return [(start, end) for kind, start, end in done(log, program) if kind == "spin_us"]
-
-
-def kernels(log: Path, program: cuda.Program) -> list[int]:
-    """When they began."""
-    return [start for start, _ in spins(log, program)]
 
 
 def wait_for_kernels(log: Path, program: cuda.Program, number: int) -> None:
     wait_until(lambda: len(kernels(log, program)) >= number, f"{number} kernels are done")
-
-
-def rival(managed: cuda.Managed) -> Client:
-    token = managed.daemon.ask(do="run", name="rival", priority=9)["token"]
-    return managed.daemon.client("rival", token)
 
 
 @contextlib.contextmanager
@@ -329,7 +300,6 @@ def test_a_program_is_as_far_ahead_of_its_turn_as_its_driver_lets_it(
 # -- somebody regular --------------------------------------------------------------------------
 
 PERIOD_S, JOB_S, CALM_S = 0.1, 0.002, 0.01
-SLOW_HABITS = pytest.mark.parametrize("module", ["tests.integration.slow_habits"])
 
 
 @contextlib.contextmanager

@@ -9,21 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.bench.cuda_programs import SETS_AND_COPIES, WAYS
+from tests.bench.softcuda import CHECKS, CHECKSUM, JOBS, KERNELS, STREAMS, WARM_UP
 from tests.integration import cuda
 from tests.integration.daemon_client import wait_until
-from tests.integration.test_softcuda import CHECKS, CHECKSUM, JOBS, KERNELS, STREAMS, WARM_UP
 
 pytestmark = pytest.mark.live
 
-WAYS: dict[str, tuple[str, dict[str, object]]] = {
-    "link": ("-linked", {}),
-    "dlsym": ("", {"VIA": "dlsym"}),
-    "proc": ("", {"VIA": "proc"}),
-    "proc2": ("", {"VIA": "proc2"}),
-}
 LAUNCHES = ("ex", "cooperative", "extra", "graph")
-SETS_AND_COPIES = 2
-"""What cudaapp does besides launching: it fills its memory, and reads it back."""
 
 
 # -- every way to the driver -----------------------------------------------------------------------

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.bench.softcuda import KERNELS, expected_checksum
 from tests.integration import cuda, gl
 from tests.integration.daemon_client import wait_until
-from tests.integration.test_softcuda import KERNELS, expected_checksum
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(60)]
 

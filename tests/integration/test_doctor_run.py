@@ -17,11 +17,11 @@ import pytest
 
 from headway.live.identity import launcher
 from headway.live.wire import header
+from tests.bench.cuda_programs import SETS_AND_COPIES, WAYS
+from tests.bench.softcuda import CHECKSUM, JOBS, KERNELS, WARM_UP
 from tests.integration import cuda, gl, opencl
 from tests.integration.command import HEADWAY, ROOT, headway
 from tests.integration.daemon_client import running_daemon, wait_until
-from tests.integration.test_cuda_programs import SETS_AND_COPIES, WAYS
-from tests.integration.test_softcuda import CHECKSUM, JOBS, KERNELS, WARM_UP
 
 LAUNCHES = (WARM_UP + JOBS) * KERNELS
 FIXED = ("fix", 50, KERNELS, 0, JOBS)

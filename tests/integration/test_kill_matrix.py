@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.kill_campaign import run_campaign
+from tests.bench.fates import BOUND_MS, FATES, meet
 from tests.integration.daemon_client import (
     Actor,
     Client,
@@ -21,8 +22,6 @@ from tests.integration.daemon_client import (
 
 pytestmark = pytest.mark.live
 
-BOUND_MS = 1000
-"""Goal: 100 ms plus the running group. Asserted with room for a busy machine."""
 
 STEPS: dict[str, tuple[str, ...]] = {
     "before submit": ("connect",),
@@ -36,7 +35,6 @@ STEPS: dict[str, tuple[str, ...]] = {
     "lease, busy": ("connect", "get_lease", "busy"),
     "taken back, busy": ("connect", "get_lease", "busy"),
 }
-FATES = ("kill -9", "stop", "exit")
 TABLE: dict[tuple[str, str, str], float] = {}
 
 
@@ -79,15 +77,6 @@ def bring_to(step: str, victim: Actor, daemon: DaemonProcess, rival: Client) -> 
 def has_asked(daemon: DaemonProcess, name: str) -> bool:
     """It waits, or (on a machine so slow that the holder's time is over) it waited."""
     return daemon.one(name)["state"] in ("waiting", "running")
-
-
-def meet(fate: str, victim: Actor) -> None:
-    if fate == "kill -9":
-        victim.signal(signal.SIGKILL)
-    elif fate == "stop":
-        victim.signal(signal.SIGSTOP)
-    else:
-        victim.exit()
 
 
 @pytest.mark.parametrize("fate", FATES)

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from headway.live.identity import launcher
+from tests.bench.softcuda import expected_checksum
 from tests.integration import gl, opencl
 from tests.integration.daemon_client import DaemonProcess, running_daemon, wait_until
 from tests.integration.opencl import ROUTES, Programs
-from tests.integration.test_softcuda import expected_checksum
 
 pytestmark = pytest.mark.live
 

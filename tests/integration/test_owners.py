@@ -10,15 +10,12 @@ import socket
 import stat
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from headway.live.api.client import ask
+from tests.bench.owners import ANN, BOB, SPEC, asks, start
 from tests.integration.daemon_client import (
     Actor,
     Client,
@@ -30,48 +27,6 @@ from tests.integration.daemon_client import (
 )
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become other users")
-
-ANN, BOB = 20_001, 20_002
-SPEC = f"""
-[allow]
-uids = [{ANN}, {BOB}]
-priority = 5
-channels = 20
-
-[[task]]
-name = "player"
-reserve = {{ capacity = "5ms", period = "20ms", shared = "video" }}
-"""
-
-
-@pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
-    """A folder that every user can look into."""
-    with tempfile.TemporaryDirectory() as made:
-        Path(made).chmod(0o755)
-        (Path(made) / "spec.toml").write_text(SPEC)
-        yield Path(made)
-
-
-@pytest.fixture(scope="module")
-def daemon(folder: Path) -> Iterator[DaemonProcess]:
-    with running_daemon(folder / "run", "--spec", str(folder / "spec.toml")) as daemon:
-        yield daemon
-        assert daemon.status()["restarts"] == 0
-        assert daemon.log.read_text() == ""
-
-
-def asks(daemon: DaemonProcess, uid: int, **request: object) -> Any:
-    """What the daemon answers this user; a refusal comes back as its text."""
-    return as_user(uid, lambda: ask(daemon.folder, request))
-
-
-def start(daemon: DaemonProcess, uid: int, name: str, **wish: object) -> Actor:
-    """A program of this user, as `headway run` would start it."""
-    answer = asks(daemon, uid, do="run", name=name, **wish)
-    actor = Actor(daemon, name, answer["token"], uid)
-    actor.do("connect")
-    return actor
 
 
 # -- the daemon's files ----------------------------------------------------------------------------

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from headway.live.wire.protocol import ENTER, LEAVE, Message, build_message
+from tests.bench.fates import BOUND_MS, FATES, meet
 from tests.integration.daemon_client import Actor, DaemonProcess, running_daemon, wait_until
-from tests.integration.test_kill_matrix import BOUND_MS, FATES, meet
 
 pytestmark = pytest.mark.live
 

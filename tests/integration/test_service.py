@@ -21,8 +21,8 @@ from pathlib import Path
 import pytest
 
 from headway.live.server.startup import RLIMIT_RTTIME, RT_MOST_US, RT_US
+from tests.bench.owners import ANN, SPEC, asks, start
 from tests.integration.daemon_client import ROOT, Actor, DaemonProcess, running_daemon, wait_until
-from tests.integration.test_owners import ANN, SPEC, asks, start
 
 UNITS = ROOT / "packaging"
 MACHINE, USER = UNITS / "headway.service", UNITS / "headway-user.service"

@@ -12,6 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.bench.softcuda import (
+    CHECKS,
+    CHECKSUM,
+    JOBS,
+    KERNELS,
+    STREAMS,
+    WARM_UP,
+    expected_checksum,
+)
 from tests.integration import cuda, gl
 
 WAYS: list[tuple[str, dict[str, object]]] = [
@@ -20,31 +29,7 @@ WAYS: list[tuple[str, dict[str, object]]] = [
     ("checks", {"VIA": "proc"}),
     ("checks", {"VIA": "proc2"}),
 ]
-CHECKS: dict[str, dict[str, object]] = {
-    "bad_address": {},
-    "callbacks": {},
-    "captures": {},
-    "contexts": {},
-    "crash": {},
-    "destroyed": {},
-    "errors": {},
-    "events": {},
-    "fork": {},
-    "graphs": {},
-    "kernels": {},
-    "large": {},
-    "legacy": {},
-    "lookup": {},
-    "memory": {},
-    "no_values": {"SOFTCUDA_NO_MEMOPS": 1},
-    "order": {},
-    "streams": {},
-    "threads": {},
-    "values": {},
-}
-STREAMS = ("null", "legacy", "thread", "blocking", "nonblocking")
 LAUNCHES = ("kernel", "ex", "cooperative", "extra", "graph")
-JOBS, KERNELS, WARM_UP = 4, 6, 3
 
 
 @pytest.fixture
@@ -58,20 +43,6 @@ def started() -> Iterator[list[subprocess.Popen[str]]]:
         for pipe in (process.stdout, process.stderr):
             assert pipe is not None
             pipe.close()
-
-
-def expected_checksum(jobs: int, kernels: int) -> int:
-    """What cudaapp's kernels make of its memory, in order and each once, by the formula."""
-    words = [1] * 64
-    for _, number in itertools.product(range(jobs), range(kernels)):
-        words = [((x ^ number) * 1664525 + 1013904223 + i) % 2**32 for i, x in enumerate(words)]
-    value = 2166136261
-    for word in words:
-        value = (value ^ word ^ word >> 16) * 16777619 % 2**32
-    return value
-
-
-CHECKSUM = expected_checksum(WARM_UP + JOBS, KERNELS)
 
 
 def test_every_check_is_run(gpu: cuda.Gpu) -> None:

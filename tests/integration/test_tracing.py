@@ -25,6 +25,7 @@ from headway.engine.events import (
     TaskAdded,
 )
 from headway.view.traces import read_events
+from tests.bench.perfetto import ask_perfetto
 from tests.integration import gl
 from tests.integration.command import HEADWAY, headway
 from tests.integration.daemon_client import (
@@ -35,7 +36,6 @@ from tests.integration.daemon_client import (
     wait_until,
 )
 from tests.integration.gl import Stage
-from tests.unit.test_traces import ask_perfetto
 
 pytestmark = pytest.mark.live
 

@@ -14,8 +14,8 @@ import pytest
 from headway.live.identity import launcher
 from headway.live.wire import layout
 from headway.live.wire.pages import Pages
+from tests.bench.softcuda import CHECKSUM, JOBS, KERNELS
 from tests.integration import cuda
-from tests.integration.test_softcuda import CHECKSUM, JOBS, KERNELS
 
 REFUSED = "headway: the daemon refuses this program, which goes unmanaged: "
 

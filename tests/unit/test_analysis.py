@@ -22,9 +22,7 @@ from headway.engine.events import (
     Completed,
     Dispatched,
     Ended,
-    Event,
     Joined,
-    Recorder,
     Replenished,
     ReserveSet,
     Shown,
@@ -34,8 +32,6 @@ from headway.engine.events import (
     Withdrawn,
 )
 from headway.engine.model import make_rank
-from headway.sim.outcome import simulate
-from headway.sim.scenario import parse_scenario
 from headway.trace.analysis import (
     BUDGET,
     CAUSES,
@@ -50,16 +46,10 @@ from headway.trace.analysis import (
     read_history,
     summarise,
 )
+from tests.bench.histories import history_of
 from tests.strategies import MS, scenarios, to_toml
 
 ORACLES = Path(__file__).resolve().parents[1] / "data" / "oracles"
-
-
-def history_of(text: str) -> History:
-    """Simulate a scenario and analyse its events."""
-    events: list[Event] = []
-    simulate(parse_scenario(text), observers=[Recorder(events.append)])
-    return read_history(events)
 
 
 def by_name(summary: Summary) -> dict[str, TaskSummary]:

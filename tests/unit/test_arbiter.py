@@ -12,12 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from headway.engine.core import Engine
-from headway.engine.events import Recorder
 from headway.engine.model import Group
 from headway.engine.priorities import Fixed
 from headway.engine.reserves import ReserveSpec
-from headway.live.gate.arbiter import Arbiter, Bounds
+from headway.live.gate.arbiter import Bounds
 from headway.live.gate.channel import Channel, Peer
 from headway.live.identity.registry import Registry
 from headway.live.identity.wishes import Wish
@@ -25,8 +23,6 @@ from headway.live.server.daemon import Daemon
 from headway.live.server.errands import Errands
 from headway.live.server.listener import Listener
 from headway.live.server.loop import Loop
-from headway.live.watch.stats import Stats
-from headway.live.wire.pages import Pages
 from headway.live.wire.protocol import (
     COMPLETE,
     RELEASE,
@@ -38,76 +34,18 @@ from headway.live.wire.protocol import (
     build_message,
     parse_hello,
 )
-from headway.trace.checker import Checker
-from tests.pages import say
-from tests.unit.asking import come, status_of
-
-MS = 1_000_000
-
-
-class Bench:
-    """An engine, an arbiter, and channels whose clients are played by the test."""
-
-    def __init__(self, bounds: Bounds | None = None) -> None:
-        self.granted: list[tuple[str, int]] = []
-        self.checker = Checker()
-        observer = Recorder(self.checker.feed)
-        self.stats = Stats()
-        self.engine = Engine(observers=[observer, self.stats], cost_model="recent")
-        self.arbiter = Arbiter(
-            self.engine,
-            lambda c: self.granted.append((c.name, c.request.seq)),
-            bounds or Bounds(60 * MS),
-        )
-        self.channels: list[Channel] = []
-        self._ends: list[socket.socket] = []
-
-    def channel(
-        self,
-        name: str,
-        *,
-        policy: str = "prt",
-        level: int = 0,
-        at_ns: int = 0,
-        peer: Peer | None = None,
-    ) -> Channel:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        channel = Channel(len(self.channels), ours, peer or Peer(1, 0, 0), 0)
-        channel.name, channel.pages = name, Pages()
-        channel.task, _ = self.engine.add_task(
-            name, at_ns, policy=policy, priority=Fixed(level), pix=True, rix=True
-        )
-        self.arbiter.add(channel)
-        self.channels.append(channel)
-        self._ends.append(theirs)
-        return channel
-
-    def hear(self, channel: Channel, kind: int, seq: int, at_ns: int) -> None:
-        self.arbiter.heard(channel, Message(kind, seq), at_ns)
-
-    def write(self, channel: Channel, name: str, value: int, index: int = 0) -> None:
-        say(channel, name, value, index)
-
-    def say_busy(self, channel: Channel, used_ns: int = 0) -> None:
-        assert channel.pages is not None
-        self.write(channel, "busy", 1)
-        self.write(channel, "used_ns", used_ns)
-
-    def close(self) -> None:
-        for channel in self.channels:
-            channel.close()
-        for end in self._ends:
-            end.close()
+from tests.bench.asking import come, status_of
+from tests.bench.gate import MS, GateBench
 
 
 @pytest.fixture
-def bench() -> Iterator[Bench]:
-    bench = Bench()
+def bench() -> Iterator[GateBench]:
+    bench = GateBench()
     yield bench
     bench.close()
 
 
-def test_a_long_group_keeps_the_gpu_for_its_bound_after_somebody_came(bench: Bench) -> None:
+def test_a_long_group_keeps_the_gpu_for_its_bound_after_somebody_came(bench: GateBench) -> None:
     long, other = bench.channel("long"), bench.channel("other")
     bench.hear(long, SUBMIT, 1, 0)
     bench.hear(other, SUBMIT, 1, 500 * MS)
@@ -121,7 +59,7 @@ def test_a_long_group_keeps_the_gpu_for_its_bound_after_somebody_came(bench: Ben
     assert long.task.gpu_ns == 560 * MS
 
 
-def test_groups_that_are_on_the_gpu_together_are_charged_once(bench: Bench) -> None:
+def test_groups_that_are_on_the_gpu_together_are_charged_once(bench: GateBench) -> None:
     """LibETP §IV-F: a group runs from max(submit, previous finish) to its finish."""
     first, second = bench.channel("first", policy="fifo"), bench.channel("second", policy="fifo")
     bench.hear(first, SUBMIT, 1, 0)
@@ -134,7 +72,7 @@ def test_groups_that_are_on_the_gpu_together_are_charged_once(bench: Bench) -> N
     assert (first.task.gpu_ns, second.task.gpu_ns) == (5 * MS, 4 * MS)
 
 
-def test_words_about_a_group_that_is_over_change_nothing(bench: Bench) -> None:
+def test_words_about_a_group_that_is_over_change_nothing(bench: GateBench) -> None:
     late, other = bench.channel("late"), bench.channel("other")
     bench.hear(late, SUBMIT, 1, 0)
     bench.hear(other, SUBMIT, 7, 0)
@@ -149,7 +87,7 @@ def test_words_about_a_group_that_is_over_change_nothing(bench: Bench) -> None:
     assert bench.granted[-1] == ("late", 2)
 
 
-def test_a_busy_lease_is_not_overdue_before_it_was_taken_back(bench: Bench) -> None:
+def test_a_busy_lease_is_not_overdue_before_it_was_taken_back(bench: GateBench) -> None:
     holder, other = bench.channel("holder"), bench.channel("other")
     bench.hear(holder, SUBMIT, 1, 0)
     bench.hear(holder, COMPLETE, 1, MS)
@@ -169,7 +107,7 @@ def test_a_busy_lease_is_not_overdue_before_it_was_taken_back(bench: Bench) -> N
 
 @pytest.mark.parametrize("used_ns", [0, 2**64 - 1])
 def test_what_a_lease_was_used_for_is_believed_within_what_is_possible(
-    bench: Bench, used_ns: int
+    bench: GateBench, used_ns: int
 ) -> None:
     holder = bench.channel("holder")
     bench.hear(holder, SUBMIT, 1, 0)
@@ -180,7 +118,7 @@ def test_what_a_lease_was_used_for_is_believed_within_what_is_possible(
     assert holder.task.gpu_ns == (1 + (10 if used_ns else 0)) * MS
 
 
-def test_several_groups_online_at_once_end_each_by_itself(bench: Bench) -> None:
+def test_several_groups_online_at_once_end_each_by_itself(bench: GateBench) -> None:
     one, two = bench.channel("one", policy="fifo"), bench.channel("two", policy="fifo")
     three = bench.channel("three")
     for channel in (one, two, three):
@@ -195,7 +133,7 @@ def test_several_groups_online_at_once_end_each_by_itself(bench: Bench) -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_any_order_of_words_keeps_the_rules_of_the_engine(seed: int) -> None:
     pick = random.Random(seed)
-    bench = Bench()
+    bench = GateBench()
     now_ns, made = 0, 0
     channels: list[Channel] = []
     for _ in range(3000):
@@ -229,7 +167,7 @@ def test_any_order_of_words_keeps_the_rules_of_the_engine(seed: int) -> None:
     bench.close()
 
 
-def test_an_unknown_message_is_an_error_of_its_sender(bench: Bench) -> None:
+def test_an_unknown_message_is_an_error_of_its_sender(bench: GateBench) -> None:
     with pytest.raises(ProtocolError, match="unknown type 99"):
         bench.hear(bench.channel("odd"), 99, 0, 0)
 
@@ -238,7 +176,7 @@ def test_an_unknown_message_is_an_error_of_its_sender(bench: Bench) -> None:
 
 
 def test_the_token_of_another_user_counts_for_nothing() -> None:
-    bench = Bench()
+    bench = GateBench()
     registry = Registry(bench.engine, Daemon(Path("unused")).spec_file.spec)
     token = registry.launches.expect(Wish(name="vip", priority=Fixed(9), uid=4711))
     channel = bench.channel("thief")
@@ -344,13 +282,13 @@ def test_a_listener_without_descriptors_pauses_and_opens_again(tmp_path: Path) -
 
 
 @pytest.fixture
-def ticking() -> Iterator[Bench]:
-    bench = Bench(Bounds(60 * MS, tick_ns=MS))
+def ticking() -> Iterator[GateBench]:
+    bench = GateBench(Bounds(60 * MS, tick_ns=MS))
     yield bench
     bench.close()
 
 
-def test_messages_are_booked_at_once_and_decided_on_at_the_next_tick(ticking: Bench) -> None:
+def test_messages_are_booked_at_once_and_decided_on_at_the_next_tick(ticking: GateBench) -> None:
     bench = ticking
     one, two = bench.channel("one"), bench.channel("two", level=5)
     bench.hear(one, SUBMIT, 1, 5 * MS)
@@ -368,7 +306,7 @@ def test_messages_are_booked_at_once_and_decided_on_at_the_next_tick(ticking: Be
     assert bench.granted == [("two", 1), ("one", 1)]
 
 
-def test_nobody_gets_a_lease_between_two_ticks(ticking: Bench) -> None:
+def test_nobody_gets_a_lease_between_two_ticks(ticking: GateBench) -> None:
     bench = ticking
     one = bench.channel("one")
     for number in range(1, 4):

@@ -14,27 +14,20 @@ from headway.engine.turns import ends
 from headway.live.gate.arbiter import Arbiter, Bounds
 from headway.live.gate.channel import Channel
 from headway.live.wire.protocol import RELEASE, Message
+from tests.bench.gate import MS
+from tests.bench.pieces import PieceBench, bench, is_known, is_open, low, ticking, waits
+from tests.bench.turns import HOLD_NS, is_leased
 from tests.pages import page
-from tests.unit.test_pieces import (
-    Pieces,
-    bench,
-    is_known,
-    is_open,
-    low,
-    ticking,
-    waits,
-)
-from tests.unit.test_turns import HOLD_NS, MS, is_leased
 
 __all__ = ["bench", "low", "ticking"]
 
 
 @pytest.fixture
-def guest(bench: Pieces) -> Channel:
+def guest(bench: PieceBench) -> Channel:
     return bench.turner("guest", 9, policy="overlap")
 
 
-def beside(bench: Pieces, low: Channel, guest: Channel) -> None:
+def beside(bench: PieceBench, low: Channel, guest: Channel) -> None:
     """A piece of low's is on the GPU when the important job comes, and others wait."""
     bench.announce(low, 0)
     bench.pieces(low, given=3, ended=2, opened=1, closed=0)
@@ -44,7 +37,7 @@ def beside(bench: Pieces, low: Channel, guest: Channel) -> None:
 
 
 def test_that_a_piece_beside_a_job_is_done_is_seen_at_once(
-    bench: Pieces, low: Channel, guest: Channel
+    bench: PieceBench, low: Channel, guest: Channel
 ) -> None:
     """Who waits for the GPU then has it when the job is over, and not after the next look."""
     beside(bench, low, guest)
@@ -61,7 +54,7 @@ def test_that_a_piece_beside_a_job_is_done_is_seen_at_once(
 
 
 def test_it_is_not_done_while_other_work_of_it_is_on_the_gpu(
-    bench: Pieces, low: Channel, guest: Channel
+    bench: PieceBench, low: Channel, guest: Channel
 ) -> None:
     beside(bench, low, guest)
     bench.arbiter.look(True, MS)
@@ -75,7 +68,7 @@ def test_it_is_not_done_while_other_work_of_it_is_on_the_gpu(
 
 
 def test_where_nobody_looks_all_the_time_it_is_soon(
-    bench: Pieces, low: Channel, guest: Channel
+    bench: PieceBench, low: Channel, guest: Channel
 ) -> None:
     beside(bench, low, guest)
     bench.pieces(low, given=3, ended=2, opened=1, closed=1)
@@ -85,7 +78,7 @@ def test_where_nobody_looks_all_the_time_it_is_soon(
 
 @pytest.mark.parametrize("looks", [True, False])
 def test_who_stopped_for_a_job_beside_it_goes_on_when_that_is_over(
-    bench: Pieces, low: Channel, guest: Channel, looks: bool
+    bench: PieceBench, low: Channel, guest: Channel, looks: bool
 ) -> None:
     """Though its piece is not done, as where the GPU has taken it off for the job."""
     beside(bench, low, guest)
@@ -105,7 +98,7 @@ def test_who_stopped_for_a_job_beside_it_goes_on_when_that_is_over(
 
 @pytest.mark.parametrize("looks", [True, False])
 def test_who_has_nothing_else_to_do_keeps_its_turn_until_its_work_is_done(
-    bench: Pieces, low: Channel, guest: Channel, looks: bool
+    bench: PieceBench, low: Channel, guest: Channel, looks: bool
 ) -> None:
     """It would only have to ask again."""
     bench.write(low, "piece_ns", 5 * MS)
@@ -122,7 +115,7 @@ def test_who_has_nothing_else_to_do_keeps_its_turn_until_its_work_is_done(
     assert is_leased(low)
 
 
-def test_it_does_not_go_on_without_a_budget(bench: Pieces, guest: Channel) -> None:
+def test_it_does_not_go_on_without_a_budget(bench: PieceBench, guest: Channel) -> None:
     poor = bench.turner("poor", 1, reserve=ReserveSpec("pe", MS, 1000 * MS))
     beside(bench, poor, guest)
     bench.write(poor, "used_ns", 2 * MS)  # more than it has
@@ -134,7 +127,7 @@ def test_it_does_not_go_on_without_a_budget(bench: Pieces, guest: Channel) -> No
 
 
 def test_asking_for_a_turn_that_one_has_by_now_changes_nothing(
-    bench: Pieces, low: Channel, guest: Channel
+    bench: PieceBench, low: Channel, guest: Channel
 ) -> None:
     """Its program could not see it yet."""
     beside(bench, low, guest)
@@ -151,7 +144,7 @@ def test_asking_for_a_turn_that_one_has_by_now_changes_nothing(
     assert is_open(low)
 
 
-def test_who_asks_because_its_gate_was_just_closed_is_heard(bench: Pieces) -> None:
+def test_who_asks_because_its_gate_was_just_closed_is_heard(bench: PieceBench) -> None:
     """Both ask between two looks: the lease that is there when the second is looked at is not."""
     high = bench.turner("high", 9, policy="overlap")
     low = bench.turner("low", 1)
@@ -165,7 +158,9 @@ def test_who_asks_because_its_gate_was_just_closed_is_heard(bench: Pieces) -> No
 
 
 @pytest.mark.parametrize("looks", [True, False])
-def test_asking_again_does_not_shorten_a_drain(bench: Pieces, low: Channel, looks: bool) -> None:
+def test_asking_again_does_not_shorten_a_drain(
+    bench: PieceBench, low: Channel, looks: bool
+) -> None:
     """A program far ahead gives pieces while what it has on the GPU drains, and asks for them."""
     high = bench.turner("high", 9)
     bench.announce(low, 0)
@@ -189,7 +184,7 @@ def test_asking_again_does_not_shorten_a_drain(bench: Pieces, low: Channel, look
 
 @pytest.mark.parametrize("asks", [True, False])
 def test_who_got_nothing_done_but_asked_meanwhile_is_heard(
-    bench: Pieces, low: Channel, asks: bool
+    bench: PieceBench, low: Channel, asks: bool
 ) -> None:
     """Its program may say it once, and wait."""
     high = bench.turner("high", 9)
@@ -209,7 +204,7 @@ def test_who_got_nothing_done_but_asked_meanwhile_is_heard(
 
 
 def test_who_is_more_important_waits_for_a_drain_though_the_job_beside_it_is_over(
-    bench: Pieces, low: Channel
+    bench: PieceBench, low: Channel
 ) -> None:
     """Unless it may go beside others itself."""
     middle = bench.turner("middle", 5, policy="overlap")
@@ -225,7 +220,7 @@ def test_who_is_more_important_waits_for_a_drain_though_the_job_beside_it_is_ove
 
 
 def test_what_ran_until_a_job_came_is_charged_though_that_was_done_first(
-    bench: Pieces, guest: Channel
+    bench: PieceBench, guest: Channel
 ) -> None:
     """As where the job's program is killed while the other one drains."""
     payer = bench.turner("payer", 1, reserve=ReserveSpec("pe", 50 * MS, 1000 * MS))
@@ -246,7 +241,7 @@ def test_what_ran_until_a_job_came_is_charged_though_that_was_done_first(
 
 
 def test_a_reserve_that_came_later_does_not_pay_for_that(
-    bench: Pieces, low: Channel, guest: Channel
+    bench: PieceBench, low: Channel, guest: Channel
 ) -> None:
     beside(bench, low, guest)
     assert low.task is not None
@@ -257,7 +252,7 @@ def test_a_reserve_that_came_later_does_not_pay_for_that(
     assert low.task.reserve.budget_ns == 5 * MS
 
 
-def test_where_there_are_ticks_what_went_first_ends_first_too(ticking: Pieces) -> None:
+def test_where_there_are_ticks_what_went_first_ends_first_too(ticking: PieceBench) -> None:
     low = ticking.turner("low", 1)
     guest = ticking.turner("guest", 9, policy="overlap")
     ticking.announce(low, 0)
@@ -292,7 +287,7 @@ def test_whatever_happens_the_rules_hold_and_whoever_waits_goes_in_the_end(
     steps: list[tuple[str, int]], policies: tuple[str, str, str], ticks: bool
 ) -> None:
     """Three programs with pieces, in any order: they give, begin and end pieces, and are done."""
-    with closing(Pieces()) as bench:
+    with closing(PieceBench()) as bench:
         if ticks:
             bounds = Bounds(HOLD_NS, tick_ns=MS)
             bench.arbiter = Arbiter(bench.engine, lambda _: None, bounds)
@@ -363,12 +358,12 @@ def is_busy(channel: Channel) -> bool:
     return channel.pages.busy
 
 
-def show(bench: Pieces, channel: Channel, counts: list[int]) -> None:
+def show(bench: PieceBench, channel: Channel, counts: list[int]) -> None:
     given_, opened, closed = counts
     bench.pieces(channel, given=given_, ended=given_, opened=opened, closed=closed)
 
 
-def finish(bench: Pieces, channel: Channel, now_ns: int, *, looks: bool) -> None:
+def finish(bench: PieceBench, channel: Channel, now_ns: int, *, looks: bool) -> None:
     """Its job is over, as its program says."""
     bench.job_over(channel)
     if not looks:

@@ -10,15 +10,16 @@ import pytest
 from headway.engine.reserves import ReserveSpec
 from headway.live.gate.arbiter import Arbiter, Bounds
 from headway.live.gate.channel import Channel
+from tests.bench.gate import MS
+from tests.bench.regular import JOBS, PERIOD_NS, RegularBench
+from tests.bench.turns import HOLD_NS
 from tests.pages import page
-from tests.unit.test_holding import JOBS, PERIOD_NS, Habits
-from tests.unit.test_turns import HOLD_NS, MS
 
 CALM_NS = MS
 NOTHING = (0, 0, 0, 0)
 
 
-class Calms(Habits):
+class Calms(RegularBench):
     def __init__(self, calm_ns: int = CALM_NS) -> None:
         super().__init__()
         bounds = Bounds(HOLD_NS, calm_ns=calm_ns)

@@ -30,7 +30,7 @@ from headway.trace.analysis.history import read_history
 from headway.trace.analysis.summary import summarise
 from headway.trace.statistics import Statistics
 from headway.trace.tally import Tally
-from tests.unit.test_checker import (
+from tests.bench.drives import (
     MS,
     Drive,
     RandomDrive,
@@ -44,7 +44,7 @@ from tests.unit.test_checker import (
     place,
     without,
 )
-from tests.unit.test_takeup import take_up
+from tests.bench.taking_up import take_up
 
 
 def charges(events: list[Event]) -> list[tuple[int, int, int]]:

@@ -25,13 +25,13 @@ from headway.live.gate.arbiter import Arbiter, Bounds
 from headway.live.gate.channel import Channel, Peer
 from headway.live.gate.conduct import note
 from headway.live.wire.protocol import COMPLETE, RELEASE, SUBMIT
-from tests.unit.test_arbiter import MS, Bench
+from tests.bench.gate import MS, GateBench
 
 HOLD = 60 * MS
 HONEST, LIAR, ANOTHER = Peer(1, 1000, 1000), Peer(2, 1000, 1000), Peer(3, 2000, 2000)
 
 
-class Court(Bench):
+class Court(GateBench):
     """A bench where processes can become unmanaged, and that has a clock."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from headway.live.server.errands import Errands
 from headway.live.server.loop import Loop
 from headway.live.server.scout import Scout, Sight
 from headway.live.server.sharing import Shared, Telling
-from tests.unit.asking import finish
+from tests.bench.asking import finish
 
 MS = 1_000_000
 S = 1_000 * MS

@@ -19,7 +19,7 @@ from headway.live.gate.channel import Channel, Peer
 from headway.live.identity.wishes import Wish
 from headway.live.server.daemon import Daemon
 from headway.live.wire.protocol import build_hello
-from tests.unit.asking import ask, come, status_of
+from tests.bench.asking import ask, come, status_of
 
 MS = 1_000_000
 US, PARENT, STRANGER = os.getpid(), os.getppid(), 1

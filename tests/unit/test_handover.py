@@ -14,15 +14,16 @@ from headway.engine.turns.early_gate import LATE_NS, LEAD_NS, SHORT_NS
 from headway.live.gate.channel import Channel
 from headway.live.wire.pages import Pages
 from headway.live.wire.protocol import ITS_END, ITS_MARK
-from tests.unit.test_holding import JOBS, PERIOD_NS, Habits, goes
-from tests.unit.test_pieces import is_open
-from tests.unit.test_turns import MS, is_leased
+from tests.bench.gate import MS
+from tests.bench.pieces import is_open
+from tests.bench.regular import JOBS, PERIOD_NS, RegularBench, goes
+from tests.bench.turns import is_leased
 
 LENGTH_NS = MS
 """Of an important job."""
 
 
-class Jobs(Habits):
+class Jobs(RegularBench):
     """Short pieces that always wait, and jobs that all take as long."""
 
     def low(self) -> Channel:

@@ -15,79 +15,22 @@ from headway.engine.model import Group
 from headway.engine.priorities import Fixed
 from headway.engine.reserves import ReserveSpec
 from headway.engine.turns import ends
-from headway.engine.turns.arrivals import LATE_NS, LEAD_NS, SEEN
+from headway.engine.turns.arrivals import LATE_NS, LEAD_NS
 from headway.engine.turns.hold_back import LONG_NS, SPARED, HoldBack
 from headway.engine.turns.online import Online
 from headway.live.gate.arbiter import Arbiter, Bounds
 from headway.live.gate.channel import Channel
 from headway.live.wire.protocol import RELEASE, SUBMIT, Message
+from tests.bench.gate import MS
+from tests.bench.pieces import is_open
+from tests.bench.regular import JOBS, PERIOD_NS, RegularBench, goes, is_held
+from tests.bench.turns import HOLD_NS, is_leased
 from tests.pages import page
-from tests.unit.test_pieces import Pieces, is_open
-from tests.unit.test_turns import HOLD_NS, MS, is_leased
-
-PERIOD_NS = 10 * MS
-LONG = 5 * MS
-JOBS = SEEN + 1
-
-
-class Habits(Pieces):
-    """One program whose pieces are long, and always wait; others come for a moment."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.now_ns = 0
-
-    def long(self, name: str = "low", level: int = 1, piece_ns: int = LONG) -> Channel:
-        channel = self.turner(name, level, at_ns=self.now_ns)
-        self.write(channel, "piece_ns", piece_ns)
-        self.announce(channel, self.now_ns)
-        self.pieces(channel, given=2, ended=2, opened=1, closed=1)
-        return channel
-
-    def go(self, until_ns: int) -> None:
-        self.run_until(until_ns)
-        self.now_ns = until_ns
-
-    def come(self, channel: Channel, at_ns: int, *, looked: bool = False) -> None:
-        """It asks for its job."""
-        self.go(at_ns)
-        if looked:
-            self.gate(channel)
-            assert self.arbiter.glance(at_ns)
-        else:
-            self.announce(channel, at_ns)
-
-    def be_done(self, channel: Channel, at_ns: int, *, looked: bool = False) -> None:
-        self.go(at_ns)
-        self.job_over(channel)
-        if looked:
-            assert self.arbiter.glance(at_ns)
-        else:
-            self.rest(channel, at_ns)
-
-    def jobs(
-        self, channel: Channel, count: int = JOBS, *, odd_ns: int = 0, looked: bool = False
-    ) -> int:
-        """Every period, or every second time so much later; when the next is due."""
-        begin_ns = self.now_ns + PERIOD_NS
-        for number in range(count):
-            self.come(channel, begin_ns + number % 2 * odd_ns, looked=looked)
-            self.be_done(channel, self.now_ns + MS, looked=looked)
-            begin_ns += PERIOD_NS
-        return begin_ns
-
-
-def is_held(channel: Channel) -> bool:
-    return is_leased(channel) and not is_open(channel)
-
-
-def goes(channel: Channel) -> bool:
-    return is_leased(channel) and is_open(channel)
 
 
 @pytest.fixture
-def bench() -> Iterator[Habits]:
-    bench = Habits()
+def bench() -> Iterator[RegularBench]:
+    bench = RegularBench()
     yield bench
     assert bench.checker.violations == []
     bench.close()
@@ -97,7 +40,9 @@ def bench() -> Iterator[Habits]:
 
 
 @pytest.mark.parametrize("looked", [False, True])
-def test_a_long_piece_does_not_begin_just_before_a_regular_job(bench: Habits, looked: bool) -> None:
+def test_a_long_piece_does_not_begin_just_before_a_regular_job(
+    bench: RegularBench, looked: bool
+) -> None:
     low, high = bench.long(), bench.turner("high", 9)
     bench.arbiter.look(looked, 0)
     due_ns = bench.jobs(high, looked=looked)
@@ -113,7 +58,7 @@ def test_a_long_piece_does_not_begin_just_before_a_regular_job(bench: Habits, lo
     assert goes(low)
 
 
-def test_timers_come_for_it(bench: Habits) -> None:
+def test_timers_come_for_it(bench: RegularBench) -> None:
     low, high = bench.long(), bench.turner("high", 9)
     due_ns = bench.jobs(high)
     assert bench.arbiter.next_timer_ns() == due_ns - LEAD_NS
@@ -126,7 +71,7 @@ def test_timers_come_for_it(bench: Habits) -> None:
 
 
 def test_a_gate_closes_before_the_daemon_does_anything_else_at_that_time(
-    bench: Habits, monkeypatch: pytest.MonkeyPatch
+    bench: RegularBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else long pieces begin while it does."""
     low, high = bench.long(), bench.turner("high", 9)
@@ -144,7 +89,7 @@ def test_a_gate_closes_before_the_daemon_does_anything_else_at_that_time(
     assert all(seen)
 
 
-def test_who_does_not_come_is_not_waited_for_again(bench: Habits) -> None:
+def test_who_does_not_come_is_not_waited_for_again(bench: RegularBench) -> None:
     low, high = bench.long(), bench.turner("high", 9)
     due_ns = bench.jobs(high)
     bench.go(due_ns + LATE_NS - 1)
@@ -160,7 +105,7 @@ def test_who_does_not_come_is_not_waited_for_again(bench: Habits) -> None:
     assert is_held(low)
 
 
-def test_what_a_late_timer_does_late_is_right_all_the_same(bench: Habits) -> None:
+def test_what_a_late_timer_does_late_is_right_all_the_same(bench: RegularBench) -> None:
     low, high = bench.long(), bench.turner("high", 9)
     due_ns = bench.jobs(high)
     bench.arbiter.tick(due_ns + 5 * MS)
@@ -169,7 +114,7 @@ def test_what_a_late_timer_does_late_is_right_all_the_same(bench: Habits) -> Non
 
 
 def test_a_turn_that_begins_just_before_a_job_begins_held_back(
-    bench: Habits, monkeypatch: pytest.MonkeyPatch
+    bench: RegularBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It never sees its gate open."""
     low, high = bench.long(), bench.turner("high", 9)
@@ -195,7 +140,7 @@ def test_a_turn_that_begins_just_before_a_job_begins_held_back(
     assert goes(low)
 
 
-def test_who_rests_between_two_long_kernels_does_not_begin_the_next(bench: Habits) -> None:
+def test_who_rests_between_two_long_kernels_does_not_begin_the_next(bench: RegularBench) -> None:
     """It has a lease meanwhile, and would not ask."""
     low, high = bench.long(), bench.turner("high", 9)
     due_ns = bench.jobs(high)
@@ -207,7 +152,7 @@ def test_who_rests_between_two_long_kernels_does_not_begin_the_next(bench: Habit
     assert goes(low)
 
 
-def test_the_program_can_tell_that_its_gate_was_not_open_all_the_time(bench: Habits) -> None:
+def test_the_program_can_tell_that_its_gate_was_not_open_all_the_time(bench: RegularBench) -> None:
     """By the number of its lease; else it would count that time as used."""
     low, high = bench.long(), bench.turner("high", 9)
     due_ns = bench.jobs(high)
@@ -224,7 +169,7 @@ def test_the_program_can_tell_that_its_gate_was_not_open_all_the_time(bench: Hab
 # -- who is not held back, and for whom ------------------------------------------------------------
 
 
-def assert_never_held(bench: Habits, low: Channel, due_ns: int) -> None:
+def assert_never_held(bench: RegularBench, low: Channel, due_ns: int) -> None:
     assert goes(low)
     timer_ns = bench.arbiter.next_timer_ns()
     assert timer_ns is None or not due_ns - LEAD_NS <= timer_ns <= due_ns + LATE_NS
@@ -234,7 +179,7 @@ def assert_never_held(bench: Habits, low: Channel, due_ns: int) -> None:
 
 
 @pytest.mark.parametrize("window_ns", [0, MS])
-def test_short_pieces_are_not_held_back(bench: Habits, window_ns: int) -> None:
+def test_short_pieces_are_not_held_back(bench: RegularBench, window_ns: int) -> None:
     """Nor are those of up to two windows."""
     low = bench.long(piece_ns=max(LONG_NS, 2 * window_ns))
     assert low.pages is not None
@@ -242,18 +187,18 @@ def test_short_pieces_are_not_held_back(bench: Habits, window_ns: int) -> None:
     assert_never_held(bench, low, bench.jobs(bench.turner("high", 9)))
 
 
-def test_nothing_is_held_back_for_irregular_jobs(bench: Habits) -> None:
+def test_nothing_is_held_back_for_irregular_jobs(bench: RegularBench) -> None:
     low, high = bench.long(), bench.turner("high", 9)
     assert_never_held(bench, low, bench.jobs(high, 2 * JOBS, odd_ns=2 * MS))
 
 
-def test_nor_for_jobs_that_were_not_seen_often_enough(bench: Habits) -> None:
+def test_nor_for_jobs_that_were_not_seen_often_enough(bench: RegularBench) -> None:
     low, high = bench.long(), bench.turner("high", 9)
     assert_never_held(bench, low, bench.jobs(high, JOBS - 1))
 
 
 @pytest.mark.parametrize("level", [5, 1])
-def test_nor_for_who_is_as_important_or_less(bench: Habits, level: int) -> None:
+def test_nor_for_who_is_as_important_or_less(bench: RegularBench, level: int) -> None:
     other = bench.turner("other", level)
     due_ns = bench.jobs(other)  # alone, by asking
     low = bench.long("long", 5)
@@ -262,7 +207,7 @@ def test_nor_for_who_is_as_important_or_less(bench: Habits, level: int) -> None:
     assert_never_held(bench, low, due_ns)
 
 
-def test_nor_for_who_has_no_budget(bench: Habits) -> None:
+def test_nor_for_who_has_no_budget(bench: RegularBench) -> None:
     reserve = ReserveSpec("pe", 5 * MS, 1000 * MS)
     low, poor = bench.long(), bench.turner("poor", 9, reserve=reserve)
     due_ns = bench.jobs(poor, JOBS - 1)
@@ -276,7 +221,7 @@ def test_nor_for_who_has_no_budget(bench: Habits) -> None:
     assert_never_held(bench, low, due_ns + PERIOD_NS)
 
 
-def test_nor_for_who_is_there_already(bench: Habits) -> None:
+def test_nor_for_who_is_there_already(bench: RegularBench) -> None:
     """Beside it, as some policies have it, or waiting."""
     low, high = bench.long(), bench.turner("high", 9)
     due_ns = bench.jobs(high)
@@ -291,7 +236,7 @@ def test_nor_for_who_is_there_already(bench: Habits) -> None:
     assert goes(low)
 
 
-def test_nor_where_decisions_are_taken_at_ticks(bench: Habits) -> None:
+def test_nor_where_decisions_are_taken_at_ticks(bench: RegularBench) -> None:
     bounds = Bounds(HOLD_NS, tick_ns=MS // 2)
     bench.engine = Engine()  # whose decisions are late by design, so nobody checks them
     bench.arbiter = Arbiter(bench.engine, lambda _: None, bounds)
@@ -305,7 +250,7 @@ def test_nor_where_decisions_are_taken_at_ticks(bench: Habits) -> None:
         assert goes(low)
 
 
-def test_asking_again_in_the_middle_of_a_job_is_no_habit(bench: Habits) -> None:
+def test_asking_again_in_the_middle_of_a_job_is_no_habit(bench: RegularBench) -> None:
     """It was taken its turn: by somebody more important, or by its own budget."""
     high = bench.turner("high", 9)
     for number in range(2 * JOBS):
@@ -315,14 +260,14 @@ def test_asking_again_in_the_middle_of_a_job_is_no_habit(bench: Habits) -> None:
     assert high.jobs.arrivals.due_ns is None
 
 
-def test_nor_is_what_the_daemon_asks_for(bench: Habits) -> None:
+def test_nor_is_what_the_daemon_asks_for(bench: RegularBench) -> None:
     low, high = bench.long(), bench.turner("high", 9)
     bench.jobs(high, 2 * JOBS)
     assert low.jobs.arrivals is not None
     assert low.jobs.arrivals.due_ns is None
 
 
-def test_a_job_that_is_over_before_it_was_heard_of_counts(bench: Habits) -> None:
+def test_a_job_that_is_over_before_it_was_heard_of_counts(bench: RegularBench) -> None:
     """Who goes at once may be done by then; but not always."""
     low, high = bench.long(), bench.turner("high", 9)
     for number in range(JOBS):
@@ -343,7 +288,7 @@ def test_a_job_that_is_over_before_it_was_heard_of_counts(bench: Habits) -> None
 # -- what may happen meanwhile ------------------------------------------------------------
 
 
-def test_the_gate_opens_again_when_nobody_is_to_be_expected_any_more(bench: Habits) -> None:
+def test_the_gate_opens_again_when_nobody_is_to_be_expected_any_more(bench: RegularBench) -> None:
     low, high = bench.long(), bench.turner("high", 9)
     due_ns = bench.jobs(high)
     bench.go(due_ns - LEAD_NS)
@@ -353,7 +298,7 @@ def test_the_gate_opens_again_when_nobody_is_to_be_expected_any_more(bench: Habi
     assert bench.arbiter.next_timer_ns() is None
 
 
-def test_it_opens_when_who_is_expected_is_not_more_important_any_more(bench: Habits) -> None:
+def test_it_opens_when_who_is_expected_is_not_more_important_any_more(bench: RegularBench) -> None:
     low, high = bench.long(), bench.turner("high", 9)
     due_ns = bench.jobs(high)
     bench.go(due_ns - LEAD_NS)
@@ -364,7 +309,7 @@ def test_it_opens_when_who_is_expected_is_not_more_important_any_more(bench: Hab
     assert goes(low)
 
 
-def test_it_opens_when_pieces_are_short_now(bench: Habits) -> None:
+def test_it_opens_when_pieces_are_short_now(bench: RegularBench) -> None:
     low, high = bench.long(), bench.turner("high", 9)
     due_ns = bench.jobs(high)
     bench.go(due_ns - LEAD_NS)
@@ -374,7 +319,7 @@ def test_it_opens_when_pieces_are_short_now(bench: Habits) -> None:
     assert goes(low)
 
 
-def test_a_turn_that_ends_while_it_is_held_back_leaves_nothing_closed(bench: Habits) -> None:
+def test_a_turn_that_ends_while_it_is_held_back_leaves_nothing_closed(bench: RegularBench) -> None:
     low, high = bench.long(), bench.turner("high", 9)
     due_ns = bench.jobs(high)
     bench.go(due_ns - LEAD_NS)
@@ -389,7 +334,7 @@ def test_a_turn_that_ends_while_it_is_held_back_leaves_nothing_closed(bench: Hab
     assert goes(low)
 
 
-def test_many_that_are_regular_do_not_keep_one_from_ever_beginning(bench: Habits) -> None:
+def test_many_that_are_regular_do_not_keep_one_from_ever_beginning(bench: RegularBench) -> None:
     """Each is due as soon as the last one is done."""
     low = bench.long()
     many = [bench.turner(f"p{number}", 9) for number in range(8)]
@@ -432,7 +377,7 @@ class Watched:
             self.since_ns = now_ns
 
 
-def serve_timers(bench: Habits, watched: list[Watched], until_ns: int) -> None:
+def serve_timers(bench: RegularBench, watched: list[Watched], until_ns: int) -> None:
     """On time."""
     for one in watched:
         one.look(bench.now_ns)
@@ -447,7 +392,7 @@ def serve_timers(bench: Habits, watched: list[Watched], until_ns: int) -> None:
             return
 
 
-def act(bench: Habits, channels: list[Channel], action: str, who: int, number: int) -> None:
+def act(bench: RegularBench, channels: list[Channel], action: str, who: int, number: int) -> None:
     channel = channels[who]
     if channel.task is None:
         return
@@ -475,7 +420,7 @@ def test_whatever_happens_no_gate_is_closed_for_long_under_a_lease(
     steps: list[tuple[str, int, int]], period: int
 ) -> None:
     """Two have a habit at first; then anything."""
-    with closing(Habits()) as bench:
+    with closing(RegularBench()) as bench:
         channels = [bench.long(), bench.turner("high", 9), bench.turner("middle", 5)]
         watched = [Watched(channel) for channel in channels]
         period_ns = period * MS

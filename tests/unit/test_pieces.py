@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -12,96 +11,32 @@ from hypothesis import strategies as st
 
 from headway.engine.reserves import ReserveSpec
 from headway.engine.turns import ends
-from headway.live.gate.arbiter import Arbiter, Bounds
 from headway.live.gate.channel import Channel
 from headway.live.wire.layout import CLIENT_PAGE, PAGE
 from headway.live.wire.protocol import RELEASE, SUBMIT, WITHDRAW, Message
-from tests.pages import page, said
-from tests.unit.test_turns import HOLD_NS, MS, Bench, is_leased
+from tests.bench.gate import MS
+from tests.bench.pieces import (
+    LEVELS,
+    PieceBench,
+    bench,
+    high,
+    is_known,
+    is_looked_at,
+    is_open,
+    looking,
+    low,
+    ticking,
+    waits,
+)
+from tests.bench.turns import HOLD_NS, is_leased
 
-LEVELS = (("high", 9), ("equal", 9), ("low", 1))
-
-
-class Pieces(Bench):
-    """Programs whose work waits on the GPU; the test plays them, and the GPU."""
-
-    def gate(self, channel: Channel) -> int:
-        """A turn of pieces is asked for, which shows in the page; the number of the asking."""
-        assert channel.pages is not None
-        asks = (channel.pages.asks + 1) % (1 << 32)
-        self.write(channel, "gated", 1)
-        self.write(channel, "busy", 1)
-        self.write(channel, "asks", asks)
-        return asks
-
-    def announce(self, channel: Channel, at_ns: int) -> None:
-        """The same, and it is said in a message, whose answer is not waited for."""
-        message = Message(SUBMIT, channel.request.seq + 1, units=self.gate(channel))
-        self.arbiter.heard(channel, message, at_ns)
-
-    def pieces(
-        self,
-        channel: Channel,
-        *,
-        given: int,
-        ended: int,
-        opened: int,
-        closed: int,
-        stream: int = 0,
-    ) -> None:
-        counts = {"given": given, "ended": ended, "opened": opened, "closed": closed}
-        for name, count in counts.items():
-            self.write(channel, name, count, stream)
-
-    def job_over(self, channel: Channel) -> None:
-        assert channel.pages is not None
-        self.write(channel, "gated", 0)
-        self.write(channel, "paused", (channel.pages.paused + 1) % (1 << 64))
-        self.idle(channel)
-
-
-def is_open(channel: Channel) -> bool:
-    assert channel.pages is not None
-    return bool(said(channel, "open"))
-
-
-def is_known(channel: Channel) -> bool:
-    """It is told that it need not ask again."""
-    return bool(page(channel, "waits"))
-
-
-def is_looked_at(channel: Channel) -> bool:
-    return bool(page(channel, "looks"))
-
-
-def waits(channel: Channel) -> bool:
-    assert channel.task is not None
-    return channel.task.waiting is not None
-
-
-@pytest.fixture
-def bench() -> Iterator[Pieces]:
-    bench = Pieces()
-    yield bench
-    assert bench.checker.violations == []
-    bench.close()
-
-
-@pytest.fixture
-def low(bench: Pieces) -> Channel:
-    return bench.turner("low", 1)
-
-
-@pytest.fixture
-def high(bench: Pieces) -> Channel:
-    return bench.turner("high", 9)
-
+__all__ = ["bench", "high", "looking", "low", "ticking"]
 
 # -- the gate ------------------------------------------------------------
 
 
 def test_the_gate_on_the_gpu_opens_and_closes_with_the_lease(
-    bench: Pieces, low: Channel, high: Channel
+    bench: PieceBench, low: Channel, high: Channel
 ) -> None:
     bench.announce(low, 0)
     assert is_leased(low)
@@ -112,7 +47,7 @@ def test_the_gate_on_the_gpu_opens_and_closes_with_the_lease(
 
 
 def test_what_waits_on_the_gpu_is_asked_for_again_when_its_turn_is_over(
-    bench: Pieces, low: Channel, high: Channel
+    bench: PieceBench, low: Channel, high: Channel
 ) -> None:
     """And granted without a message: its program may have nothing to say, and reads none."""
     bench.announce(low, 0)
@@ -131,7 +66,7 @@ def test_what_waits_on_the_gpu_is_asked_for_again_when_its_turn_is_over(
     assert bench.granted == before
 
 
-def test_pieces_of_any_stream_wait(bench: Pieces, low: Channel, high: Channel) -> None:
+def test_pieces_of_any_stream_wait(bench: PieceBench, low: Channel, high: Channel) -> None:
     bench.announce(low, 0)
     bench.pieces(low, given=4, ended=4, opened=4, closed=4)
     bench.pieces(
@@ -144,7 +79,7 @@ def test_pieces_of_any_stream_wait(bench: Pieces, low: Channel, high: Channel) -
 
 @pytest.mark.parametrize("gated", [True, False])
 def test_who_has_nothing_waiting_there_has_to_ask_itself(
-    bench: Pieces, low: Channel, high: Channel, gated: bool
+    bench: PieceBench, low: Channel, high: Channel, gated: bool
 ) -> None:
     """Nothing waits; or what seems to was never meant to."""
     bench.announce(low, 0)
@@ -164,7 +99,7 @@ def test_who_has_nothing_waiting_there_has_to_ask_itself(
 
 
 def test_a_piece_that_may_grow_is_over_when_it_should_be(
-    bench: Pieces, low: Channel, high: Channel
+    bench: PieceBench, low: Channel, high: Channel
 ) -> None:
     """Nothing tells its end before the program goes on."""
     assert low.pages is not None
@@ -182,7 +117,7 @@ def test_a_piece_that_may_grow_is_over_when_it_should_be(
 
 @pytest.mark.parametrize("told", ["unmarked", "marked"])
 def test_work_in_no_piece_is_not_waited_for_for_ever_while_pieces_wait(
-    bench: Pieces, low: Channel, high: Channel, told: str
+    bench: PieceBench, low: Channel, high: Channel, told: str
 ) -> None:
     """Nothing tells its end, or what does stands behind a piece that waits itself. Its program
     would tell, but waits for all of them; and nobody else is there."""
@@ -206,7 +141,7 @@ def test_work_in_no_piece_is_not_waited_for_for_ever_while_pieces_wait(
 
 @pytest.mark.parametrize("given", [2, 3])
 def test_a_piece_that_is_complete_is_waited_for(
-    bench: Pieces, low: Channel, high: Channel, given: int
+    bench: PieceBench, low: Channel, high: Channel, given: int
 ) -> None:
     """Because it was ended, or because another one stands behind it."""
     bench.announce(low, 0)
@@ -221,7 +156,7 @@ def test_a_piece_that_is_complete_is_waited_for(
 
 
 def test_who_does_not_drain_loses_the_gpu_but_not_what_waits_there(
-    bench: Pieces, low: Channel, high: Channel
+    bench: PieceBench, low: Channel, high: Channel
 ) -> None:
     bench.announce(low, 0)
     bench.pieces(low, given=3, ended=3, opened=2, closed=1)
@@ -236,7 +171,7 @@ def test_who_does_not_drain_loses_the_gpu_but_not_what_waits_there(
 
 @pytest.mark.parametrize("running", [False, True])
 def test_who_gets_nothing_done_does_not_get_turn_after_turn(
-    bench: Pieces, low: Channel, high: Channel, running: bool
+    bench: PieceBench, low: Channel, high: Channel, running: bool
 ) -> None:
     """It is more important, and stopped, or its pieces wait for something that does not come."""
     bench.announce(high, 0)
@@ -252,7 +187,7 @@ def test_who_gets_nothing_done_does_not_get_turn_after_turn(
 
 
 def test_a_turn_that_begins_while_its_end_is_heard_is_not_forgotten(
-    bench: Pieces, low: Channel, high: Channel
+    bench: PieceBench, low: Channel, high: Channel
 ) -> None:
     """It saw the lease that was taken from it a moment later."""
     for now_ms, rests in ((10, True), (20, False)):
@@ -271,7 +206,7 @@ def test_a_turn_that_begins_while_its_end_is_heard_is_not_forgotten(
         bench.rest(low, (now_ms + 2) * MS)
 
 
-def test_nor_is_it_when_nobody_else_waits_any_more(bench: Pieces, low: Channel) -> None:
+def test_nor_is_it_when_nobody_else_waits_any_more(bench: PieceBench, low: Channel) -> None:
     bench.announce(low, 0)
     bench.pieces(low, given=2, ended=1, opened=1, closed=1)
     bench.arbiter.heard(low, Message(RELEASE, low.request.seq, frame=True), MS)
@@ -281,7 +216,7 @@ def test_nor_is_it_when_nobody_else_waits_any_more(bench: Pieces, low: Channel) 
 
 @pytest.mark.parametrize("rests", [True, False])
 def test_nor_is_one_that_was_asked_for_before_the_end_of_the_last_was_heard(
-    bench: Pieces, low: Channel, high: Channel, rests: bool
+    bench: PieceBench, low: Channel, high: Channel, rests: bool
 ) -> None:
     """It began under its old lease, which was taken back; its message was under way."""
     bench.announce(low, 0)
@@ -297,7 +232,7 @@ def test_nor_is_one_that_was_asked_for_before_the_end_of_the_last_was_heard(
     assert is_leased(low)
 
 
-def test_who_withdraws_is_told_to_ask_again(bench: Pieces, low: Channel, high: Channel) -> None:
+def test_who_withdraws_is_told_to_ask_again(bench: PieceBench, low: Channel, high: Channel) -> None:
     bench.begin(high, 0)
     bench.announce(low, MS)
     assert is_known(low)
@@ -309,16 +244,7 @@ def test_who_withdraws_is_told_to_ask_again(bench: Pieces, low: Channel, high: C
     assert not is_known(low)
 
 
-@pytest.fixture
-def ticking() -> Iterator[Pieces]:
-    """Gates close when somebody asks; what that means is decided at the next tick."""
-    with closing(Pieces()) as bench:
-        bounds = Bounds(HOLD_NS, tick_ns=10 * MS)
-        bench.arbiter = Arbiter(bench.engine, lambda _: None, bounds)
-        yield bench
-
-
-def test_a_gate_that_was_closed_in_advance_for_nothing_is_opened_again(ticking: Pieces) -> None:
+def test_a_gate_that_was_closed_in_advance_for_nothing_is_opened_again(ticking: PieceBench) -> None:
     low, high = ticking.turner("low", 1), ticking.turner("high", 9)
     ticking.announce(low, 0)
     ticking.run_until(10 * MS)
@@ -336,7 +262,7 @@ def test_a_gate_that_was_closed_in_advance_for_nothing_is_opened_again(ticking: 
 
 
 def test_nobody_closes_the_gate_of_who_is_more_important_or_without_budget(
-    ticking: Pieces,
+    ticking: PieceBench,
 ) -> None:
     poor = ticking.turner("poor", 10, reserve=ReserveSpec("pe", MS, 1000 * MS))
     high, equal, low = (ticking.turner(name, level) for name, level in LEVELS)
@@ -353,7 +279,7 @@ def test_nobody_closes_the_gate_of_who_is_more_important_or_without_budget(
         assert is_open(high)
 
 
-def test_pages_that_are_closed_leave_the_gate_open(bench: Pieces, low: Channel) -> None:
+def test_pages_that_are_closed_leave_the_gate_open(bench: PieceBench, low: Channel) -> None:
     """Nobody will open it for who is let go."""
     assert low.pages is not None
     kept = os.dup(low.pages.client_fd)
@@ -369,13 +295,7 @@ def test_pages_that_are_closed_leave_the_gate_open(bench: Pieces, low: Channel) 
 # -- looking at pages ------------------------------------------------------------
 
 
-@pytest.fixture
-def looking(bench: Pieces, low: Channel, high: Channel) -> Pieces:
-    bench.arbiter.look(True, 0)
-    return bench
-
-
-def test_programs_are_told_that_they_are_looked_at(bench: Pieces, low: Channel) -> None:
+def test_programs_are_told_that_they_are_looked_at(bench: PieceBench, low: Channel) -> None:
     assert not is_looked_at(low)
     bench.arbiter.look(True, 0)
     late = bench.turner("late")
@@ -386,7 +306,7 @@ def test_programs_are_told_that_they_are_looked_at(bench: Pieces, low: Channel) 
     assert not is_looked_at(late)
 
 
-def test_an_asking_is_seen_once_and_answered_in_the_page(looking: Pieces, low: Channel) -> None:
+def test_an_asking_is_seen_once_and_answered_in_the_page(looking: PieceBench, low: Channel) -> None:
     assert not looking.arbiter.glance(0)
     looking.gate(low)
     assert looking.arbiter.glance(1)
@@ -396,7 +316,7 @@ def test_an_asking_is_seen_once_and_answered_in_the_page(looking: Pieces, low: C
     assert looking.granted == []
 
 
-def test_what_was_seen_is_not_heard_again(looking: Pieces, low: Channel, high: Channel) -> None:
+def test_what_was_seen_is_not_heard_again(looking: PieceBench, low: Channel, high: Channel) -> None:
     """The message was sent before its sender could see that it is looked at."""
     asks = looking.gate(high)
     looking.arbiter.glance(0)
@@ -417,7 +337,7 @@ def test_what_was_seen_is_not_heard_again(looking: Pieces, low: Channel, high: C
 
 
 def test_a_job_that_is_over_before_it_was_seen_changes_nothing(
-    looking: Pieces, low: Channel
+    looking: PieceBench, low: Channel
 ) -> None:
     looking.gate(low)
     looking.job_over(low)
@@ -429,7 +349,7 @@ def test_a_job_that_is_over_before_it_was_seen_changes_nothing(
 
 
 def test_a_job_that_is_over_before_its_turn_came_waits_no_longer(
-    looking: Pieces, low: Channel, high: Channel
+    looking: PieceBench, low: Channel, high: Channel
 ) -> None:
     looking.gate(high)
     looking.arbiter.glance(0)
@@ -445,7 +365,7 @@ def test_a_job_that_is_over_before_its_turn_came_waits_no_longer(
 
 
 def test_who_waits_for_an_answer_is_not_taken_for_done(
-    looking: Pieces, low: Channel, high: Channel
+    looking: PieceBench, low: Channel, high: Channel
 ) -> None:
     """It waits on the CPU, so nothing of it is on the GPU."""
     looking.gate(high)
@@ -459,7 +379,7 @@ def test_who_waits_for_an_answer_is_not_taken_for_done(
 
 
 def test_a_turn_is_over_when_its_job_is_and_somebody_waits(
-    looking: Pieces, low: Channel, high: Channel
+    looking: PieceBench, low: Channel, high: Channel
 ) -> None:
     looking.gate(high)
     looking.arbiter.glance(0)
@@ -477,7 +397,9 @@ def test_a_turn_is_over_when_its_job_is_and_somebody_waits(
     assert not is_leased(high)
 
 
-def test_who_has_not_begun_yet_is_not_done(looking: Pieces, low: Channel, high: Channel) -> None:
+def test_who_has_not_begun_yet_is_not_done(
+    looking: PieceBench, low: Channel, high: Channel
+) -> None:
     looking.ask(high, 0)
     looking.gate(low)
     looking.arbiter.glance(1)
@@ -486,7 +408,7 @@ def test_who_has_not_begun_yet_is_not_done(looking: Pieces, low: Channel, high: 
 
 
 def test_a_turn_that_was_taken_back_is_over_with_its_job(
-    looking: Pieces, low: Channel, high: Channel
+    looking: PieceBench, low: Channel, high: Channel
 ) -> None:
     looking.gate(low)
     looking.arbiter.glance(0)
@@ -501,7 +423,7 @@ def test_a_turn_that_was_taken_back_is_over_with_its_job(
     assert low.account.overdue == 0
 
 
-def test_the_last_look_comes_after_it_was_said(looking: Pieces, low: Channel) -> None:
+def test_the_last_look_comes_after_it_was_said(looking: PieceBench, low: Channel) -> None:
     """Who asked just before and saw that it is looked at says nothing."""
     looking.gate(low)
     looking.arbiter.look(False, 0)
@@ -511,7 +433,7 @@ def test_the_last_look_comes_after_it_was_said(looking: Pieces, low: Channel) ->
     assert is_looked_at(low)
 
 
-def test_who_is_gone_is_not_looked_at(looking: Pieces, low: Channel, high: Channel) -> None:
+def test_who_is_gone_is_not_looked_at(looking: PieceBench, low: Channel, high: Channel) -> None:
     looking.gate(low)
     looking.gate(high)
     looking.arbiter.remove(low, 0)
@@ -530,7 +452,7 @@ ACTIONS = st.sampled_from(("lie", "lie", "ask", "announce", "rest", "glance", "l
 STEPS = st.lists(st.tuples(st.integers(0, 1), ACTIONS, st.integers(0, 40), LIES), max_size=40)
 
 
-def lie(bench: Pieces, channel: Channel, action: str, now_ns: int, text: bytes) -> None:
+def lie(bench: PieceBench, channel: Channel, action: str, now_ns: int, text: bytes) -> None:
     assert channel.pages is not None
     if action == "lie":
         os.pwrite(channel.pages.client_fd, text, 0)
@@ -553,7 +475,7 @@ def test_whatever_pages_say_the_others_get_their_turns(
     steps: list[tuple[int, str, int, bytes]], level: int
 ) -> None:
     """The liars are as important as the one that is honest, or less; they lie on to the end."""
-    with closing(Pieces()) as bench:
+    with closing(PieceBench()) as bench:
         liars = [bench.turner("liar", 5), bench.turner("cheat", 3)]
         honest = bench.turner("honest", level)
         now_ns = 0

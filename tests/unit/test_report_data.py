@@ -14,8 +14,8 @@ from headway.trace.analysis import History, Occupancy, read_history, summarise
 from headway.view.report import data as report_data
 from headway.view.report.data import Data, round_up
 from headway.view.report.page import page
+from tests.bench.histories import history_of
 from tests.strategies import MS, scenarios, to_toml
-from tests.unit.test_analysis import history_of
 
 
 def built(history: History) -> dict[str, Any]:

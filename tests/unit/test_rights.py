@@ -21,7 +21,7 @@ from headway.live.identity.registry import Registry
 from headway.live.identity.rights import Allow, Rights
 from headway.live.identity.wishes import Wish, parse_reserve
 from headway.live.wire.protocol import Hello
-from tests.unit.test_arbiter import MS, Bench
+from tests.bench.gate import MS, GateBench
 
 ME = os.geteuid()
 OWNER = Peer(10, ME, ME)
@@ -141,7 +141,7 @@ def test_processes_stand_in_the_queue_and_users_whom_the_spec_names() -> None:
 # -- reserves --------------------------------------------------------------------------------------
 
 
-class Shared(Bench):
+class Shared(GateBench):
     """A bench with a registry."""
 
     def __init__(self, spec: str = USERS) -> None:

@@ -33,14 +33,14 @@ from headway.live.wire.protocol import (
     build_hello,
     parse_hello,
 )
+from tests.bench.gate import MS, GateBench
 from tests.pages import page
-from tests.unit.test_arbiter import MS, Bench
 
 CLIENT, SERVER, OTHER, WINDOWS = 101, 102, 103, os.getpid()
 """Processes. The window server is the only one that exists: its death is watched for."""
 
 
-class Desk(Bench):
+class Desk(GateBench):
     """A bench with servers. Processes in `displays` use the window server."""
 
     def __init__(self, inherit: Inherit | None = None, spec: str = "") -> None:
@@ -393,7 +393,7 @@ def test_a_new_engine_knows_no_requests(desk: Desk) -> None:
     client = desk.join("client", CLIENT, 9)
     desk.join("other", OTHER)
     desk.enter(client, 0, 0)
-    new = Bench()
+    new = GateBench()
     desk.servers.start_over(new.engine)
     new.close()
     assert desk.servers.known == {}

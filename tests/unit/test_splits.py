@@ -11,16 +11,16 @@ from headway.engine.priorities import Fixed
 from headway.engine.reserves import ReserveSpec
 from headway.engine.turns.windows import A_TURN, CAPACITIES, PERIODS, WIDER, WIDEST, Windows
 from headway.live.gate.channel import Channel, Peer
+from tests.bench.gate import MS, GateBench
 from tests.pages import page
-from tests.unit.test_arbiter import MS, Bench
 
 SPLIT_NS, WINDOW_NS = 500_000, 200_000
 """In the page that a program reads."""
 
 
 @pytest.fixture
-def bench() -> Iterator[Bench]:
-    made = Bench()
+def bench() -> Iterator[GateBench]:
+    made = GateBench()
     yield made
     made.close()
 
@@ -29,7 +29,7 @@ Reserve = tuple[int, int]
 """Capacity and period, in ms."""
 
 
-def program(bench: Bench, pid: int, level: int = 0, reserve: Reserve | None = None) -> Channel:
+def program(bench: GateBench, pid: int, level: int = 0, reserve: Reserve | None = None) -> Channel:
     channel = bench.channel(f"program{len(bench.channels)}", level=level, peer=Peer(pid, 0, 0))
     assert channel.task is not None
     if reserve is not None:
@@ -43,7 +43,7 @@ def shown(channel: Channel) -> tuple[int, int]:
     return page(channel, "split_ns"), page(channel, "window_ns")
 
 
-def told(bench: Bench) -> list[tuple[int, int]]:
+def told(bench: GateBench) -> list[tuple[int, int]]:
     """What each program reads, if they all came one after the other."""
     windows = Windows(SPLIT_NS, WINDOW_NS)
     for channel in bench.channels:
@@ -51,19 +51,19 @@ def told(bench: Bench) -> list[tuple[int, int]]:
     return [shown(channel) for channel in bench.channels]
 
 
-def test_a_program_alone_is_left_as_it_is_however_many_channels_it_has(bench: Bench) -> None:
+def test_a_program_alone_is_left_as_it_is_however_many_channels_it_has(bench: GateBench) -> None:
     program(bench, 1)
     program(bench, 1, 5)
     assert told(bench) == [(0, 0), (0, 0)]
 
 
-def test_the_window_is_for_the_less_important(bench: Bench) -> None:
+def test_the_window_is_for_the_less_important(bench: GateBench) -> None:
     program(bench, 1, 9)
     program(bench, 2, 5)
     assert told(bench) == [(SPLIT_NS, 0), (SPLIT_NS, WINDOW_NS)]
 
 
-def test_equals_have_a_wider_one_unless_somebody_is_above_them(bench: Bench) -> None:
+def test_equals_have_a_wider_one_unless_somebody_is_above_them(bench: GateBench) -> None:
     program(bench, 1, 5)
     program(bench, 2, 5)
     assert told(bench) == [(SPLIT_NS, WIDER * WINDOW_NS)] * 2
@@ -71,7 +71,7 @@ def test_equals_have_a_wider_one_unless_somebody_is_above_them(bench: Bench) -> 
     assert told(bench) == [(SPLIT_NS, WINDOW_NS)] * 2 + [(SPLIT_NS, 0)]
 
 
-def test_a_budget_bounds_also_one_that_is_alone(bench: Bench) -> None:
+def test_a_budget_bounds_also_one_that_is_alone(bench: GateBench) -> None:
     program(bench, 1, reserve=(5, 20))
     assert told(bench) == [(SPLIT_NS, WIDER * WINDOW_NS)]
 
@@ -90,7 +90,7 @@ def test_a_budget_bounds_also_one_that_is_alone(bench: Bench) -> None:
     ],
 )
 def test_the_longer_periods_and_budgets_are_the_wider_are_windows_of_equals(
-    bench: Bench, reserves: tuple[Reserve | None, ...], windows_ms: tuple[float, ...]
+    bench: GateBench, reserves: tuple[Reserve | None, ...], windows_ms: tuple[float, ...]
 ) -> None:
     """A twentieth of the shortest period and a quarter of the own budget, from ten to 25 times."""
     for pid, reserve in enumerate(reserves):
@@ -100,7 +100,7 @@ def test_the_longer_periods_and_budgets_are_the_wider_are_windows_of_equals(
     assert [window_ns for _, window_ns in told(bench)[:-1]] == [WINDOW_NS] * len(reserves)
 
 
-def test_what_is_no_longer_needed_is_taken_back(bench: Bench) -> None:
+def test_what_is_no_longer_needed_is_taken_back(bench: GateBench) -> None:
     staying, leaving = program(bench, 1, 5), program(bench, 2, 5)
     windows = Windows(SPLIT_NS, WINDOW_NS)
     windows.arrived(staying)
@@ -130,7 +130,7 @@ def expected(channel: Channel, others: list[Channel]) -> tuple[int, int]:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_whoever_comes_goes_or_changes_all_programs_read_what_counts_now(
-    bench: Bench, seed: int
+    bench: GateBench, seed: int
 ) -> None:
     chance = random.Random(seed)
     windows = Windows(SPLIT_NS, WINDOW_NS)
@@ -162,7 +162,9 @@ def test_whoever_comes_goes_or_changes_all_programs_read_what_counts_now(
         assert [shown(c) for c in there] == [expected(c, there) for c in there]
 
 
-def test_no_arrival_writes_more_than_a_few_pages_however_many_are_concerned(bench: Bench) -> None:
+def test_no_arrival_writes_more_than_a_few_pages_however_many_are_concerned(
+    bench: GateBench,
+) -> None:
     windows = Windows(SPLIT_NS, WINDOW_NS)
     crowd = [program(bench, 1, 5) for _ in range(3 * A_TURN)]
     for channel in crowd:

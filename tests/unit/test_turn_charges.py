@@ -17,14 +17,15 @@ from headway.engine.turns import ends
 from headway.live.gate.arbiter import Arbiter, Bounds
 from headway.live.gate.channel import Channel
 from headway.trace.checker import check
-from tests.unit.greedy import Gpu
-from tests.unit.test_turns import HOLD_NS, MS, Bench, is_leased
+from tests.bench.gate import MS
+from tests.bench.greedy import Gpu
+from tests.bench.turns import HOLD_NS, TurnBench, is_leased
 
 SPEC = ReserveSpec("pe", 70 * MS, 100 * MS, None, predict="history")
 ALL_OF_IT = (1 << 64) - 1
 
 
-class Books(Bench):
+class Books(TurnBench):
     """A bench that keeps what the engine says."""
 
     def __init__(self, tick_ns: int | None = None) -> None:

@@ -21,9 +21,10 @@ from headway.live.wire.protocol import (
     Message,
     build_job,
 )
+from tests.bench.gate import MS
+from tests.bench.pieces import PieceBench, is_open
+from tests.bench.turns import is_leased
 from tests.pages import page
-from tests.unit.test_pieces import Pieces, is_open
-from tests.unit.test_turns import MS, is_leased
 
 US = 1000
 
@@ -38,7 +39,7 @@ class Ended(Observer):
         self.jobs.append(job)
 
 
-class Records(Pieces):
+class Records(PieceBench):
     """Programs that keep records of their jobs."""
 
     def __init__(self) -> None:

@@ -9,113 +9,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.engine.core import Engine
-from headway.engine.events import Recorder
 from headway.engine.model import Group
 from headway.engine.policies.overlap import Overlap
-from headway.engine.policies.prt import Prt
-from headway.engine.priorities import EarliestDeadline, Fixed, PriorityRule
+from headway.engine.priorities import EarliestDeadline, Fixed
 from headway.engine.reserves import ReserveSpec
 from headway.engine.turns import ends
 from headway.engine.turns.leases import KEEP_FROM_TURNS_NS
-from headway.live.gate.arbiter import Arbiter, Bounds
 from headway.live.gate.channel import Channel
-from headway.live.wire.protocol import COMPLETE, RELEASE, SUBMIT, TURNS, WITHDRAW, Message
-from headway.trace.checker import Checker
-from tests.pages import page
-from tests.unit import test_arbiter
-
-MS = 1_000_000
-HOLD_NS = 60 * MS
-
-
-class Bench(test_arbiter.Bench):
-    """Channels that take turns; the test plays their clients, and the GPU."""
-
-    def __init__(self, holdoff_ns: int = 0) -> None:
-        super().__init__()
-        self.checker = Checker()
-        recorder = Recorder(self.checker.feed)
-        named = (Prt(holdoff_ns), Overlap(holdoff_ns))
-        self.engine = Engine(named=named, observers=[recorder], cost_model="recent")
-        self.arbiter = Arbiter(
-            self.engine, lambda c: self.granted.append((c.name, c.request.seq)), Bounds(HOLD_NS)
-        )
-
-    def turner(
-        self,
-        name: str,
-        level: int = 0,
-        *,
-        policy: str = "prt",
-        rule: PriorityRule | None = None,
-        reserve: ReserveSpec | None = None,
-        at_ns: int = 0,
-    ) -> Channel:
-        channel = self.channel(name, policy=policy, level=level, at_ns=at_ns)
-        assert channel.task is not None
-        if rule is not None:
-            self.engine.set_priority(channel.task, rule, at_ns)
-        if reserve is not None:
-            self.engine.set_reserve(channel.task, reserve, at_ns)
-        self.hear(channel, TURNS, 0, at_ns)
-        return channel
-
-    def ask(self, channel: Channel, at_ns: int) -> None:
-        self.hear(channel, SUBMIT, channel.request.seq + 1, at_ns)
-
-    def begin(self, channel: Channel, at_ns: int) -> None:
-        """Ask, and be on the GPU."""
-        self.ask(channel, at_ns)
-        assert is_leased(channel)
-        self.work(channel)
-
-    def work(self, channel: Channel, *, used_ns: int = 0) -> None:
-        """Something more went through its gate."""
-        assert channel.pages is not None
-        self.write(channel, "busy", 1)
-        self.write(channel, "passed", channel.pages.passed + 1)
-        self.write(channel, "used_ns", channel.pages.used_ns + used_ns)
-        self.write(channel, "unmarked", 1)
-
-    def mark(self, channel: Channel, issued: int, done: int) -> None:
-        self.write(channel, "unmarked", 0)
-        self.write(channel, "issued", issued)
-        self.write(channel, "done", done)
-
-    def idle(self, channel: Channel) -> None:
-        self.write(channel, "busy", 0)
-
-    def rest(self, channel: Channel, at_ns: int, *, last: bool = True) -> None:
-        """It has waited for all of its work."""
-        self.idle(channel)
-        self.arbiter.heard(channel, Message(RELEASE, channel.request.seq, frame=last), at_ns)
-
-    def run_until(self, end_ns: int) -> None:
-        """Let the daemon's timers come."""
-        for _ in range(50_000):  # a daemon that polls looks every 10 us
-            due_ns = self.arbiter.next_timer_ns()
-            if due_ns is None or due_ns > end_ns:
-                self.arbiter.tick(end_ns)
-                return
-            self.arbiter.tick(max(due_ns, self.engine.now_ns))
-        raise AssertionError("timers without end")
-
-
-def is_leased(channel: Channel) -> bool:
-    return bool(page(channel, "lease"))
-
-
-def is_wanted(channel: Channel) -> bool:
-    return bool(page(channel, "wanted"))
-
-
-def may_go_at_once(channel: Channel) -> bool:
-    return bool(page(channel, "at_once"))
+from headway.live.wire.protocol import COMPLETE, RELEASE, SUBMIT, WITHDRAW
+from tests.bench.gate import MS
+from tests.bench.turns import HOLD_NS, TurnBench, is_leased, is_wanted, may_go_at_once
 
 
 @pytest.fixture
-def bench() -> Iterator[Bench]:
-    bench = Bench()
+def bench() -> Iterator[TurnBench]:
+    bench = TurnBench()
     yield bench
     assert bench.checker.violations == []
     bench.close()
@@ -124,7 +32,7 @@ def bench() -> Iterator[Bench]:
 # -- leases ------------------------------------------------------------
 
 
-def test_a_grant_is_a_lease_that_lasts_while_nobody_else_comes(bench: Bench) -> None:
+def test_a_grant_is_a_lease_that_lasts_while_nobody_else_comes(bench: TurnBench) -> None:
     alone = bench.turner("alone")
     bench.begin(alone, 0)
     bench.run_until(10_000 * MS)
@@ -133,7 +41,9 @@ def test_a_grant_is_a_lease_that_lasts_while_nobody_else_comes(bench: Bench) -> 
     assert bench.arbiter.next_timer_ns() is None  # and nobody looks at it
 
 
-def test_who_is_more_important_takes_the_turn_at_once_but_waits_for_the_drain(bench: Bench) -> None:
+def test_who_is_more_important_takes_the_turn_at_once_but_waits_for_the_drain(
+    bench: TurnBench,
+) -> None:
     low, high = bench.turner("low", 1), bench.turner("high", 9)
     bench.begin(low, 0)
     bench.ask(high, 5 * MS)
@@ -144,7 +54,7 @@ def test_who_is_more_important_takes_the_turn_at_once_but_waits_for_the_drain(be
     assert bench.granted == [("low", 1), ("high", 1)]
 
 
-def test_the_drain_is_seen_by_the_marks_before_the_program_says_it(bench: Bench) -> None:
+def test_the_drain_is_seen_by_the_marks_before_the_program_says_it(bench: TurnBench) -> None:
     low, high = bench.turner("low", 1), bench.turner("high", 9)
     bench.begin(low, 0)
     bench.mark(low, issued=3, done=2)
@@ -159,7 +69,7 @@ def test_the_drain_is_seen_by_the_marks_before_the_program_says_it(bench: Bench)
     assert is_leased(high)
 
 
-def test_who_does_not_drain_loses_the_gpu_after_its_bound(bench: Bench) -> None:
+def test_who_does_not_drain_loses_the_gpu_after_its_bound(bench: TurnBench) -> None:
     low, high = bench.turner("low", 1), bench.turner("high", 9)
     bench.begin(low, 0)
     bench.ask(high, 5 * MS)
@@ -170,7 +80,7 @@ def test_who_does_not_drain_loses_the_gpu_after_its_bound(bench: Bench) -> None:
     assert low.account.overdue == 1
 
 
-def test_a_lease_that_is_not_used_is_taken_at_once_by_whoever_asks(bench: Bench) -> None:
+def test_a_lease_that_is_not_used_is_taken_at_once_by_whoever_asks(bench: TurnBench) -> None:
     high, low = bench.turner("high", 9), bench.turner("low", 1)
     bench.begin(high, 0)
     bench.idle(high)  # nobody wanted it, so it said nothing
@@ -179,7 +89,7 @@ def test_a_lease_that_is_not_used_is_taken_at_once_by_whoever_asks(bench: Bench)
     assert not is_leased(high)
 
 
-def test_who_was_just_granted_may_take_a_while_to_wake_up(bench: Bench) -> None:
+def test_who_was_just_granted_may_take_a_while_to_wake_up(bench: TurnBench) -> None:
     high, low = bench.turner("high", 9), bench.turner("low", 1)
     bench.ask(high, 0)
     bench.ask(low, 1000)
@@ -191,7 +101,7 @@ def test_who_was_just_granted_may_take_a_while_to_wake_up(bench: Bench) -> None:
     assert is_leased(low)
 
 
-def test_who_did_a_job_is_awake_though_it_was_launched_before(bench: Bench) -> None:
+def test_who_did_a_job_is_awake_though_it_was_launched_before(bench: TurnBench) -> None:
     """What waits on the GPU passed the gate long ago: then a pause is a pause."""
     one, two = bench.turner("one"), bench.turner("two")
     bench.ask(one, 0)
@@ -207,7 +117,7 @@ def test_who_did_a_job_is_awake_though_it_was_launched_before(bench: Bench) -> N
     assert is_leased(two)
 
 
-def test_equals_take_turns_of_a_slice_each(bench: Bench) -> None:
+def test_equals_take_turns_of_a_slice_each(bench: TurnBench) -> None:
     one, two = bench.turner("one"), bench.turner("two")
     bench.begin(one, 0)
     bench.ask(two, MS)
@@ -231,7 +141,7 @@ def test_equals_take_turns_of_a_slice_each(bench: Bench) -> None:
     [((90, 120), 30 * MS), ((120, 90), 30 * MS), ((12, 120), ends.SLICE_NS)],
 )
 def test_equals_with_reserves_wait_for_a_third_of_the_shortest_period(
-    bench: Bench, periods_ms: tuple[int, int], slice_ns: int
+    bench: TurnBench, periods_ms: tuple[int, int], slice_ns: int
 ) -> None:
     """Or for a slice, if that is longer; each has budget enough for all of its periods."""
     one, other = (
@@ -246,7 +156,7 @@ def test_equals_with_reserves_wait_for_a_third_of_the_shortest_period(
     assert not is_leased(one)
 
 
-def test_one_equal_without_a_reserve_waits_for_no_more_than_a_slice(bench: Bench) -> None:
+def test_one_equal_without_a_reserve_waits_for_no_more_than_a_slice(bench: TurnBench) -> None:
     one, other = (
         bench.turner("one", reserve=ReserveSpec("pe", 90 * MS, 90 * MS)),
         bench.turner("other"),
@@ -257,7 +167,7 @@ def test_one_equal_without_a_reserve_waits_for_no_more_than_a_slice(bench: Bench
     assert not is_leased(one)
 
 
-def test_equals_that_rest_for_long_lose_the_rest_of_their_slice(bench: Bench) -> None:
+def test_equals_that_rest_for_long_lose_the_rest_of_their_slice(bench: TurnBench) -> None:
     one, two = bench.turner("one"), bench.turner("two")
     bench.begin(one, 0)
     bench.work(one)
@@ -270,7 +180,7 @@ def test_equals_that_rest_for_long_lose_the_rest_of_their_slice(bench: Bench) ->
     assert is_leased(two)
 
 
-def test_less_important_ones_do_not_take_the_turn_of_who_goes_on(bench: Bench) -> None:
+def test_less_important_ones_do_not_take_the_turn_of_who_goes_on(bench: TurnBench) -> None:
     high, low = bench.turner("high", 9), bench.turner("low", 1)
     bench.begin(high, 0)
     bench.ask(low, MS)
@@ -282,7 +192,9 @@ def test_less_important_ones_do_not_take_the_turn_of_who_goes_on(bench: Bench) -
     assert is_leased(low)
 
 
-def test_who_sends_nothing_and_says_nothing_does_not_keep_its_turn_for_ever(bench: Bench) -> None:
+def test_who_sends_nothing_and_says_nothing_does_not_keep_its_turn_for_ever(
+    bench: TurnBench,
+) -> None:
     high, low = bench.turner("high", 9), bench.turner("low", 1)
     bench.begin(high, 0)
     bench.ask(low, MS)
@@ -292,7 +204,7 @@ def test_who_sends_nothing_and_says_nothing_does_not_keep_its_turn_for_ever(benc
     assert is_leased(low)
 
 
-def test_who_waits_for_its_work_keeps_its_turn_for_longer(bench: Bench) -> None:
+def test_who_waits_for_its_work_keeps_its_turn_for_longer(bench: TurnBench) -> None:
     high, low = bench.turner("high", 9), bench.turner("low", 1)
     bench.begin(high, 0)
     bench.write(high, "waiting", 1)
@@ -305,7 +217,7 @@ def test_who_waits_for_its_work_keeps_its_turn_for_longer(bench: Bench) -> None:
 
 def test_a_rest_ends_the_hold_off_and_a_drain_does_not() -> None:
     for last in (True, False):
-        bench = Bench(holdoff_ns=2 * MS)
+        bench = TurnBench(holdoff_ns=2 * MS)
         high, low = bench.turner("high", 9), bench.turner("low", 1)
         bench.begin(high, 0)
         bench.ask(low, MS)
@@ -320,7 +232,7 @@ def test_a_rest_ends_the_hold_off_and_a_drain_does_not() -> None:
 def test_an_idle_gpu_is_kept_shorter_from_those_who_give_it_back_soon(turns_wait: bool) -> None:
     """It is kept for one that draws; from others than turns for the whole hold-off, and once more
     if that ends with a lease."""
-    bench = Bench(holdoff_ns=2 * MS)
+    bench = TurnBench(holdoff_ns=2 * MS)
     high = bench.channel("high", level=9)
     low = bench.turner("low", 1) if turns_wait else bench.channel("low", level=1)
     bench.hear(high, SUBMIT, 1, 0)
@@ -335,7 +247,7 @@ def test_an_idle_gpu_is_kept_shorter_from_those_who_give_it_back_soon(turns_wait
     bench.close()
 
 
-def test_done_before_the_answer_withdraws_the_asking(bench: Bench) -> None:
+def test_done_before_the_answer_withdraws_the_asking(bench: TurnBench) -> None:
     """Who may go at once can be done before it was granted."""
     first, late = bench.turner("first", 5), bench.turner("late", 1)
     bench.begin(first, 0)
@@ -349,7 +261,7 @@ def test_done_before_the_answer_withdraws_the_asking(bench: Bench) -> None:
 # -- going at once ------------------------------------------------------------
 
 
-def test_overlap_goes_beside_the_one_that_drains(bench: Bench) -> None:
+def test_overlap_goes_beside_the_one_that_drains(bench: TurnBench) -> None:
     low = bench.turner("low", 1)
     high = bench.turner("high", 9, policy="overlap")
     bench.begin(low, 0)
@@ -367,7 +279,7 @@ def test_overlap_goes_beside_the_one_that_drains(bench: Bench) -> None:
     assert may_go_at_once(high)
 
 
-def test_nobody_goes_at_once_beside_who_is_as_important_or_without_budget(bench: Bench) -> None:
+def test_nobody_goes_at_once_beside_who_is_as_important_or_without_budget(bench: TurnBench) -> None:
     equal = bench.turner("equal", 9)
     over = bench.turner("over", 9, policy="overlap")
     poor = bench.turner("poor", 10, policy="overlap", reserve=ReserveSpec("pe", 2 * MS, 10 * MS))
@@ -406,7 +318,7 @@ def test_overlap_admits_beside_less_important_groups_only() -> None:
 # -- budgets and deadlines ------------------------------------------------------------
 
 
-def test_a_turn_ends_with_its_budget_and_debt_is_paid_back(bench: Bench) -> None:
+def test_a_turn_ends_with_its_budget_and_debt_is_paid_back(bench: TurnBench) -> None:
     greedy = bench.turner("greedy", reserve=ReserveSpec("pe", 3 * MS, 10 * MS))
     bench.begin(greedy, 0)
     assert bench.arbiter.next_timer_ns() == 3 * MS
@@ -426,7 +338,7 @@ def test_a_turn_ends_with_its_budget_and_debt_is_paid_back(bench: Bench) -> None
     assert is_leased(greedy)
 
 
-def test_a_group_that_was_not_let_go_is_not_another_one_later(bench: Bench) -> None:
+def test_a_group_that_was_not_let_go_is_not_another_one_later(bench: TurnBench) -> None:
     """Without budget no lease follows a rest; the trace must not show one group twice."""
     poor = bench.turner("poor", reserve=ReserveSpec("pe", 2 * MS, 10 * MS))
     bench.begin(poor, 0)
@@ -437,7 +349,7 @@ def test_a_group_that_was_not_let_go_is_not_another_one_later(bench: Bench) -> N
     assert bench.checker.violations == []
 
 
-def test_the_earlier_deadline_goes_first(bench: Bench) -> None:
+def test_the_earlier_deadline_goes_first(bench: TurnBench) -> None:
     names = ("busy", "late", "soon")
     busy, late, soon = (bench.turner(name, rule=EarliestDeadline(0)) for name in names)
     busy.deadline_ns, late.deadline_ns, soon.deadline_ns = MS, 90 * MS, 20 * MS
@@ -451,7 +363,7 @@ def test_the_earlier_deadline_goes_first(bench: Bench) -> None:
     assert is_leased(late)
 
 
-def test_the_deadline_of_a_job_that_is_over_does_not_count_for_the_next(bench: Bench) -> None:
+def test_the_deadline_of_a_job_that_is_over_does_not_count_for_the_next(bench: TurnBench) -> None:
     holder, other = (bench.turner(name, rule=EarliestDeadline(0)) for name in ("holder", "other"))
     holder.deadline_ns, other.deadline_ns = 100 * MS, 50 * MS
     bench.begin(holder, 0)
@@ -473,7 +385,7 @@ ACTIONS = st.sampled_from(
 STEPS = st.lists(st.tuples(st.integers(0, 3), ACTIONS, st.integers(0, 20 * MS)), max_size=60)
 
 
-def act(bench: Bench, channel: Channel, action: str, now_ns: int) -> None:
+def act(bench: TurnBench, channel: Channel, action: str, now_ns: int) -> None:
     if action in ("ask", "announce"):
         bench.ask(channel, now_ns)
     if action in ("work", "announce"):
@@ -497,7 +409,7 @@ def act(bench: Bench, channel: Channel, action: str, now_ns: int) -> None:
 def test_whatever_happens_one_has_the_gpu_and_nobody_starves(
     steps: list[tuple[int, str, int]], waiter: int
 ) -> None:
-    bench = Bench(holdoff_ns=2 * MS)
+    bench = TurnBench(holdoff_ns=2 * MS)
     reserve = ReserveSpec("pe", 5 * MS, 20 * MS)
     channels = [
         bench.turner("low", 1),

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from headway.engine.reserves import ReserveSpec
 from headway.live.gate.channel import Channel
-from tests.unit.test_turns import MS, Bench, is_leased, is_wanted
+from tests.bench.gate import MS
+from tests.bench.turns import TurnBench, is_leased, is_wanted
 
 WAKE_NS = 50_000
 """From a grant to the first launch."""
@@ -34,8 +35,8 @@ class Program:
 class Gpu:
     """A bench whose programs run by themselves."""
 
-    def __init__(self, bench: Bench | None = None) -> None:
-        self.bench = bench or Bench()
+    def __init__(self, bench: TurnBench | None = None) -> None:
+        self.bench = bench or TurnBench()
         self.programs: list[Program] = []
         self.now_ns = 0
         self.busy_ns = 0

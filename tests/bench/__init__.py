@@ -1,0 +1,1 @@
+"""What tests share: programs played by a test, daemons, and runs to look at."""
