@@ -9,13 +9,17 @@ with gpu.token(priority=5) as device:          # chooses the GPU and waits for a
 
 from __future__ import annotations
 
-from headway.live.api.gpu import (
-    BudgetExceeded,
-    Device,
-    LockMisuse,
-    TokenTimeout,
-    chunks,
-    token,
-)
+from headway.live.api.gpu import BudgetExceeded, Device, chunks, token
+from headway.live.api.gpu_line import LockMisuse, TokenTimeout
+from headway.live.api.gpu_state import State, state
 
-__all__ = ["BudgetExceeded", "Device", "LockMisuse", "TokenTimeout", "chunks", "token"]
+__all__ = [
+    "BudgetExceeded",
+    "Device",
+    "LockMisuse",
+    "State",
+    "TokenTimeout",
+    "chunks",
+    "state",
+    "token",
+]

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from headway import gpu
-from headway.live.api import gpu as api
+from headway.live.api import gpu_line
 from tests.integration.command import headway
 from tests.integration.daemon_client import DaemonProcess, running_daemon, wait_until
 
@@ -42,7 +42,7 @@ def daemon(
 ) -> Iterator[DaemonProcess]:
     file = tmp_path / "locks.toml"
     file.write_text(request.param)
-    monkeypatch.setattr(api, "_said", False)
+    monkeypatch.setattr(gpu_line, "_said", set())
     with running_daemon(tmp_path / "run", "--locks", str(file)) as daemon:
         monkeypatch.setenv("HEADWAY_DIR", str(daemon.folder))
         yield daemon
@@ -240,7 +240,7 @@ def test_state_moves_with_a_copy_engine_of_both_gpus(daemon: DaemonProcess) -> N
 def test_a_copy_asks_for_its_unit_chunk_by_chunk(daemon: DaemonProcess) -> None:
     parts = []
     with gpu.token("a") as device:
-        device.copy(
+        device.copy_parts(
             "h2d", 5 * 1024, lambda offset, length: parts.append((offset, length)), chunk="2KiB"
         )
     assert parts == [(0, 2048), (2048, 2048), (4096, 1024)]
@@ -249,7 +249,7 @@ def test_a_copy_asks_for_its_unit_chunk_by_chunk(daemon: DaemonProcess) -> None:
 def test_without_a_lock_server_programs_go_on_and_say_so_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(api, "_said", False)
+    monkeypatch.setattr(gpu_line, "_said", set())
     monkeypatch.setenv("HEADWAY_DIR", str(tmp_path / "nowhere"))
     for _ in range(2):
         with gpu.token("a") as device, device.unit("compute"):

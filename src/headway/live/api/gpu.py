@@ -7,10 +7,6 @@ a daemon that serves tokens the program goes on, ungated, on GPU 0, and says so 
 from __future__ import annotations
 
 import contextlib
-import json
-import select
-import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,16 +15,14 @@ from typing import Any
 from headway.engine.locks.copies import CopySettings
 from headway.engine.locks.quantities import parse_size
 from headway.engine.units import parse_duration
-from headway.live.api import client
-from headway.live.wire import paths
+from headway.live.api import gpu_buffers as buffers
+from headway.live.api.followers import following
+from headway.live.api.gpu_current import machine_number, make_current, ordinal
+from headway.live.api.gpu_line import Gone, Line, LockMisuse, TokenTimeout, say_once
+from headway.live.api.gpu_state import State
 
-ANSWER_S = 5.0
-"""How long the daemon may take to answer what needs no waiting."""
 UNITS = ("compute", "h2d", "d2h")
-
-
-class TokenTimeout(TimeoutError):
-    """The token or the unit did not come in time; nothing is held for it."""
+UNGATED = "GPUs are used without tokens"
 
 
 class BudgetExceeded(RuntimeError):
@@ -36,96 +30,37 @@ class BudgetExceeded(RuntimeError):
     lock call and of the unit; what the job holds is given back as the blocks around it end."""
 
 
-class LockMisuse(RuntimeError):
-    """A call that the rules of tokens and units forbid; nothing changed."""
-
-
-class _Gone(ConnectionError):
-    """The daemon is gone."""
-
-
 _here = threading.local()
-_said = False
-_saying = threading.Lock()
-
-
-def _say_once(why: str) -> None:
-    global _said
-    with _saying:
-        if not _said:
-            _said = True
-            sys.stderr.write(f"headway: GPUs are used without tokens: {why}\n")
-
-
-class _Line:
-    """One control connection, a JSON object a line each way."""
-
-    def __init__(self) -> None:
-        self._socket: socket.socket = client.connect(paths.runtime_folder(), ANSWER_S)
-        self._socket.setblocking(False)
-        self._heard = bytearray()
-
-    def close(self) -> None:
-        self._socket.close()
-
-    def ask(self, **request: Any) -> dict[str, Any]:
-        """Send a request and return its answer; grants that come before are dropped."""
-        try:
-            self._socket.sendall(json.dumps({"do": "lock", **request}).encode() + b"\n")
-        except OSError as error:
-            raise _Gone(str(error)) from None
-        while True:
-            answer = self.read(ANSWER_S)
-            if answer is None:
-                raise _Gone("the daemon does not answer")
-            if "granted" not in answer:
-                break
-        if not answer.get("ok"):
-            raise LockMisuse(str(answer.get("error")))
-        return answer
-
-    def read(self, timeout_s: float | None) -> dict[str, Any] | None:
-        """The next line; None if none came in time."""
-        end_s = None if timeout_s is None else time.monotonic() + timeout_s
-        while b"\n" not in self._heard:
-            left_s = None if end_s is None else end_s - time.monotonic()
-            if left_s is not None and left_s < 0:
-                return None
-            ready, _, _ = select.select([self._socket], [], [], left_s)
-            if not ready:
-                return None
-            try:
-                part = self._socket.recv(65536)
-            except OSError as error:
-                raise _Gone(str(error)) from None
-            if not part:
-                raise _Gone("the daemon is gone")
-            self._heard += part
-        line, _, rest = bytes(self._heard).partition(b"\n")
-        self._heard = bytearray(rest)
-        answer = json.loads(line)
-        return answer if isinstance(answer, dict) else {}
 
 
 class Device:
     """The GPU of a token. Only the thread that has the token may use it."""
 
-    def __init__(self, line: _Line | None, index: int, home: int | None, budget_ns: int | None):
-        self.index = index
+    def __init__(
+        self,
+        line: Line | None,
+        granted: dict[str, Any],
+        budget_ns: int | None,
+        *,
+        workers: bool = False,
+    ) -> None:
+        self.index: int = granted.get("device", 0)
         """The number of the GPU."""
-        self.home = home
-        """The GPU that holds the task's state from before; None: there is none yet."""
+        self.home: int | None = granted.get("home")
+        """The GPU of the task's token before this one; None: this is the first."""
         self._line = line
+        self._through_host = granted.get("migration") == "system"
         self._thread = threading.get_ident()
         self._open = True
         self._unit: str | None = None
-        self._budget_ns = budget_ns
+        self._budget_ns = None if granted.get("enforced") else budget_ns
         self._used_ns = 0
         self._told = False
+        self._workers = workers
 
     @property
     def moved(self) -> bool:
-        """Whether the task's state is on another GPU."""
+        """Whether the task's last token was on another GPU."""
         return self.home is not None and self.home != self.index
 
     def _check(self) -> None:
@@ -145,17 +80,18 @@ class Device:
         self._may_tell()
 
     @contextlib.contextmanager
-    def _owned(self, kind: str, timeout: float | None) -> Iterator[None]:
+    def _owned(self, kind: str, timeout: float | None, **more: Any) -> Iterator[None]:
         self._check()
         if self._unit is not None:
             raise LockMisuse(
                 f"{kind}: {self._unit} is owned already; units are owned one at a time"
             )
-        self._ask(timeout, act="unit", unit=kind)
+        self._ask(timeout, act="unit", unit=kind, **more)
         self._unit = kind
         began_ns = time.monotonic_ns()
         try:
-            yield
+            with following() if self._workers else contextlib.nullcontext():
+                yield
         finally:
             self._unit = None
             self._used_ns += time.monotonic_ns() - began_ns
@@ -169,32 +105,72 @@ class Device:
             )
 
     def migrate(self, move: Callable[[int, int], None]) -> bool:
-        """If the state is on another GPU, own a copy engine of both and call `move(home, here)`,
-        which copies it. True if the state moved."""
+        """If the task's last token was on another GPU, own a copy engine of both and call
+        `move(home, here)`, which copies what the task has there. True if it was called. With
+        `gpu.state` none of this is needed."""
         self._check()
         if not self.moved:
             return False
         assert self.home is not None
-        with self._owned("peer", None):
+        with self._owned("peer", None, home=self.home):
             move(self.home, self.index)
         self.home = self.index
         return True
 
-    def copy(
-        self,
-        kind: str,
-        size: int,
-        part: Callable[[int, int], None],
-        *,
-        chunk: str = "2MiB",
+    def copy(self, target: Any, source: Any, *, chunk: str = "2MiB") -> None:
+        """Copy a buffer to another of the same size, chunk by chunk: for each the copy engine of
+        its direction is owned, or that of both GPUs."""
+        self._check()
+        for what, buffer in (("the target", target), ("the source", source)):
+            buffers.check(buffer, f"copy: {what}")
+        sizes = buffers.size_of(target), buffers.size_of(source)
+        if sizes[0] != sizes[1]:
+            raise LockMisuse(
+                f"copy: found {sizes[1]} bytes for {sizes[0]}, expected buffers of the same size"
+            )
+        places = buffers.device_of(target), buffers.device_of(source)
+        here = ordinal(self.index)
+        if places == (None, None) or here not in places:
+            raise LockMisuse(
+                f"copy: found a copy from {_place(places[1])} to {_place(places[0])}, expected to "
+                f"or from GPU {here}, which the token is for"
+            )
+        other = next((place for place in places if place not in (None, here)), None)
+        if other is not None:
+            self._copy("peer", target, source, other, chunk)
+        elif None in places:
+            self._copy("d2h" if places[0] is None else "h2d", target, source, None, chunk)
+        else:
+            self._copy("compute", target, source, None, chunk)
+        self._may_tell()
+
+    def copy_parts(
+        self, kind: str, size: int, part: Callable[[int, int], None], *, chunk: str = "2MiB"
     ) -> None:
-        """Copy `size` bytes in chunks: for each, own the unit ("h2d" or "d2h") and call
-        `part(offset, length)`, which copies those bytes and waits until they are there."""
+        """Copy `size` bytes in chunks by a function of the program: for each, own the unit ("h2d"
+        or "d2h") and call `part(offset, length)`, which copies those bytes and waits for them."""
         if kind not in ("h2d", "d2h"):
-            raise LockMisuse(f"copy: found {kind!r}, expected h2d or d2h")
+            raise LockMisuse(f"copy_parts: found {kind!r}, expected h2d or d2h")
         for offset, length in chunks(size, chunk):
             with self.unit(kind):
                 part(offset, length)
+
+    def _copy(
+        self, kind: str, target: Any, source: Any, home: int | None, chunk: str = "2MiB"
+    ) -> None:
+        more = {} if home is None else {"home": machine_number(home)}
+        for offset, length in chunks(buffers.size_of(source), chunk):
+            with self._owned(kind, None, **more):
+                buffers.copy_part(target, source, offset, length)
+
+    def _bring(self, state: State) -> None:
+        """The state to this GPU, before the program's own work (GPUSync: migrate first)."""
+        state.bring(ordinal(self.index), self._copy)
+
+    def _leave(self, state: State) -> None:
+        """The state to the host, after the program's own work, where it moves that way."""
+        if self._through_host:
+            state.save(self._copy)
 
     def _ask(self, timeout: float | None, **request: Any) -> None:
         """Ask, and wait for what is granted later. Without a daemon there is nobody to ask."""
@@ -204,18 +180,22 @@ class Device:
             if self._line.ask(**request).get("wait") and self._line.read(timeout) is None:
                 self._line.ask(act="withdraw")
                 raise TokenTimeout(f"{request.get('unit')}: not granted within {timeout:g} s")
-        except _Gone as error:
+        except Gone as error:
             self._line.close()
             self._line = None
-            _say_once(str(error))
+            say_once(UNGATED, str(error))
 
     def _close(self) -> None:
         self._open = False
         if self._line is not None:
-            with contextlib.suppress(_Gone, LockMisuse):
+            with contextlib.suppress(Gone, LockMisuse):
                 self._line.ask(act="release")
             self._line.close()
             self._line = None
+
+
+def _place(device: int | None) -> str:
+    return "the host" if device is None else f"GPU {device}"
 
 
 def chunks(size: int, chunk: str = "2MiB") -> Iterator[tuple[int, int]]:
@@ -234,65 +214,69 @@ def token(
     cluster: int = 0,
     timeout: float | None = None,
     budget: str | None = None,
+    period: str | None = None,
+    state: State | None = None,
+    workers: bool = False,
 ) -> Iterator[Device]:
-    """Wait for a place on a GPU and hold it for the block; its GPU is current for PyTorch and CuPy
-    if they are loaded.
+    """Wait for a place on a GPU and hold it for the block; its GPU is current for PyTorch, CuPy,
+    JAX and the CUDA runtime if they are loaded.
 
-    `name` is the task whose state stays on a GPU from token to token. `timeout` in seconds:
-    TokenTimeout. `budget`, such as "5ms": time in units, after which BudgetExceeded is raised once.
+    `name` is the task whose state stays on a GPU from token to token; `state` (`gpu.state`) is
+    brought along. Larger `priority` is more important; among equals, whoever is due first by
+    `period`. `timeout` in seconds: TokenTimeout. `budget`, such as "5ms": time in units; whoever
+    has used more is told by BudgetExceeded, once, or is due a period later, as the daemon is set
+    up. `workers`: the process's other threads follow this one's real-time priority while it owns
+    units.
     """
     budget_ns = None if budget is None else parse_duration(budget)
+    period_ns = None if period is None else parse_duration(period)
     if getattr(_here, "held", False):
         raise LockMisuse("this thread holds a token already; a job has one at a time")
-    device = _acquire(name, priority, cluster, timeout, budget_ns)
-    _here.held = True
-    try:
-        _make_current(device.index)
-        yield device
-    finally:
-        _here.held = False
-        device._close()
+    with contextlib.nullcontext() if state is None else state.used():
+        terms = {"name": name, "priority": priority, "cluster": cluster}
+        terms |= {"period_ns": period_ns, "budget_ns": budget_ns}
+        line, granted = _acquire(terms, timeout)
+        device = Device(line, granted, budget_ns, workers=workers)
+        _here.held = True
+        try:
+            make_current(ordinal(device.index))
+            if state is not None:
+                device._bring(state)
+            yield device
+            if state is not None:
+                device._leave(state)
+        finally:
+            _here.held = False
+            device._close()
 
 
-def _acquire(
-    name: str, priority: int, cluster: int, timeout: float | None, budget_ns: int | None
-) -> Device:
-    """A device with its token, or without one where nobody serves tokens."""
-    line: _Line | None = None
+def _acquire(terms: dict[str, Any], timeout: float | None) -> tuple[Line | None, dict[str, Any]]:
+    """A token and what was said with it; neither where nobody serves tokens."""
+    line: Line | None = None
     try:
-        line = _Line()
-        answer = line.ask(act="token", name=name, priority=priority, cluster=cluster)
+        line = Line()
+        answer = line.ask(act="token", **terms)
         if answer.get("wait"):
             granted = line.read(timeout)
             if granted is None:
                 line.close()
-                raise TokenTimeout(f"{name}: no token within {timeout:g} s")
+                raise TokenTimeout(f"{terms['name']}: no token within {timeout:g} s")
             answer = granted
-        return Device(line, answer["device"], answer.get("home"), budget_ns)
+        return line, answer
     except LockMisuse as error:
         if line is not None:
             line.close()
         if "serves no tokens" not in str(error):
             raise
-        _say_once(str(error))
+        say_once(UNGATED, str(error))
     except TokenTimeout:
         raise
     except OSError as error:
         if line is not None:
             line.close()
-        _say_once(str(error))
+        say_once(UNGATED, str(error))
     except BaseException:
         if line is not None:
             line.close()
         raise
-    return Device(None, 0, None, budget_ns)
-
-
-def _make_current(index: int) -> None:
-    """Make the GPU current in the frameworks that the program has loaded."""
-    torch: Any = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_available():
-        torch.cuda.set_device(index)
-    cupy: Any = sys.modules.get("cupy")
-    if cupy is not None:
-        cupy.cuda.Device(index).use()
+    return None, {}

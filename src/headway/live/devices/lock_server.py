@@ -17,13 +17,21 @@ from headway.engine.locks.copies import Move
 from headway.engine.locks.device_cluster import DeviceCluster
 from headway.engine.locks.jobs import Job, LockError, Place
 from headway.engine.locks.system import LockSystem
+from headway.live.devices.lock_tasks import LockTask, LockTasks
+from headway.live.devices.policing import Policing
 from headway.live.server.callers import Caller
 
 Words = dict[str, Any]
-UNITS = ("compute", "h2d", "d2h", "peer")
+UNITS = ("compute", "h2d", "d2h", "peer", "state in", "state out")
 MAX_PRIORITY = 2**31
-MAX_TASKS = 4096
-"""Tasks whose homes and costs are remembered."""
+MOVES = {
+    "h2d": Move.IN,
+    "d2h": Move.OUT,
+    "state in": Move.STATE_IN,
+    "state out": Move.STATE_OUT,
+}
+LONGEST_NS = 10**15
+"""Of periods and budgets: eleven days."""
 
 
 @dataclass(slots=True)
@@ -33,6 +41,7 @@ class Session:
     caller: Caller
     job: Job
     cluster: DeviceCluster
+    task: LockTask
     home: int | None = None
     """The device, within the cluster, on which the task's state was before this token."""
     granted_ns: int = 0
@@ -50,8 +59,8 @@ class LockServer:
         self._clusters = [DeviceCluster(system, cluster) for cluster in system.clusters]
         self._sessions: dict[Caller, Session] = {}
         self._by_job: dict[Job, Session] = {}
-        self._tasks: dict[tuple[int, int, str], int] = {}
-        self._homes: dict[int, int] = {}
+        self._tasks = LockTasks()
+        self._policing = Policing(system)
         self._orders = 0
         self.sections = 0
         """Tokens that were given back in order."""
@@ -73,10 +82,24 @@ class LockServer:
         elif act == "release":
             self._release(session, now_ns)
         elif act == "withdraw":
-            return self._withdraw(session, now_ns)
+            self._withdraw(session, now_ns)
         else:
-            raise LockError(f"act: found {act!r}, expected token, unit, give back or release")
+            raise LockError(
+                f"act: found {act!r}, expected token, unit, give back, release or withdraw"
+            )
         return {}
+
+    def due_ns(self) -> int | None:
+        """When `tick` has something to do."""
+        return self._policing.due_ns()
+
+    def tick(self, now_ns: int) -> None:
+        """Postpone the deadlines of jobs that have used their budgets."""
+        for job in self._policing.exhausted(now_ns):
+            locks = self._by_job[job].cluster.locks
+            self._apply(locks.change(job, self._policing.priority_of(job)), now_ns)
+            if self._policing.virtual and locks.tokens.holds(job) and not job.virtual:
+                self._apply(locks.unlock_virtually(job), now_ns)
 
     @property
     def busy(self) -> bool:
@@ -99,6 +122,7 @@ class LockServer:
                     "devices": list(cluster.locks.cluster.devices),
                     "queues": [[str(job.name) for job in queue] for queue in tokens.queues],
                     "waiting": [str(job.name) for job in (*tokens.overflow, *tokens.donors)],
+                    "unlocked": [str(job.name) for job in tokens.jobs() if job.virtual],
                     "units": {
                         repr(unit): str(unit.owner.name)
                         for unit in cluster.locks.units.units.values()
@@ -123,46 +147,50 @@ class LockServer:
         if type(number) is not int or not 0 <= number < len(self._clusters):
             most = len(self._clusters) - 1
             raise LockError(f"cluster: found {number!r}, expected a number from 0 to {most}")
+        task = self._tasks.find((caller.peer.uid, caller.peer.pid, number, name))
+        self._forget_others()
+        terms = self._policing.terms(
+            priority,
+            _span(request, "period_ns"),
+            _span(request, "budget_ns"),
+            max(now_ns, task.release_ns),
+        )
         self._orders += 1
-        task = self._task(caller, name)
-        job = Job(f"{name}.{caller.peer.pid}", priority, self._orders, task)
+        rank = self._policing.priority(terms)
+        job = Job(f"{name}.{caller.peer.pid}", rank, self._orders, task.number)
         cluster = self._clusters[number]
-        session = Session(caller, job, cluster, self._homes.get(task), asked_ns=now_ns)
+        session = Session(caller, job, cluster, task, task.home, asked_ns=now_ns)
         self._sessions[caller] = self._by_job[job] = session
+        self._policing.begin(job, terms)
+        task.jobs += 1
         caller.keeps = True
         effects = cluster.locks.request(job)
         held = any(grant.job is job for grant in effects.grants)
         self._apply(effects, now_ns, but=job)
         return self._granted(session, now_ns) if held else {"wait": True}
 
-    def _task(self, caller: Caller, name: str) -> int:
-        """The number of a task, by which its home and its costs are remembered."""
-        key = (caller.peer.uid, caller.peer.pid, name)
-        if key not in self._tasks:
-            if len(self._tasks) >= MAX_TASKS:
-                self._forget(next(iter(self._tasks)))
-            self._tasks[key] = self._orders
-        return self._tasks[key]
-
-    def _forget(self, key: tuple[int, int, str]) -> None:
-        task = self._tasks.pop(key)
-        self._homes.pop(task, None)
-        for cluster in self._clusters:
-            cluster.predictor.forget(task)
+    def _forget_others(self) -> None:
+        for task in self._tasks.forgotten():
+            cluster = self._clusters[task.key[2]]
+            cluster.predictor.forget(task.number)
             if cluster.affinity is not None:
-                cluster.affinity.forget(task)
+                cluster.affinity.forget(task.number)
 
     def _granted(self, session: Session, now_ns: int) -> Words:
         """What a job is told whose token is there."""
         cluster, job = session.cluster, session.job
         device = cluster.locks.device_of(job)
-        within = device - cluster.first
         session.granted_ns = now_ns
-        self._homes[job.task] = within
+        session.task.home = device - cluster.first
         if cluster.affinity is not None:
-            cluster.affinity.settle(job.task, within)
+            cluster.affinity.settle(job.task, session.task.home)
         home = None if session.home is None else cluster.first + session.home
-        return {"device": device, "home": home}
+        return {
+            "device": device,
+            "home": home,
+            "migration": self.system.migration,
+            "enforced": self._policing.enforced,
+        }
 
     def _unit(self, request: Words, session: Session, now_ns: int) -> Words:
         kind = request.get("unit")
@@ -174,12 +202,13 @@ class LockServer:
         if kind == "compute":
             needs: tuple[tuple[int, str], ...] = ((device, "ee"),)
         elif kind == "peer":
-            if session.home is None or session.cluster.first + session.home == device:
-                raise LockError("peer: the state is on this device already")
-            home = session.cluster.first + session.home
+            home = request.get("home")
+            others = [other for other in locks.cluster.devices if other != device]
+            if type(home) is not int or home not in others:
+                raise LockError(f"peer: found a copy from {home!r}, expected a GPU of {others}")
             needs = locks.copies.needs(Move.PEER, home, device)
         else:
-            needs = locks.copies.needs(Move.IN if kind == "h2d" else Move.OUT, device, device)
+            needs = locks.copies.needs(MOVES[kind], device, device)
         session.asked_ns = now_ns
         started = locks.take(job, needs, home).started
         self._apply(Effects([], started), now_ns, but=job)
@@ -188,23 +217,21 @@ class LockServer:
     def _release(self, session: Session, now_ns: int) -> None:
         locks, job = session.cluster.locks, session.job
         effects = locks.release(job)
-        whole = session.cluster.topology
-        device = self._homes[job.task]
-        distance = whole.distance(session.home, device)
+        assert session.task.home is not None
+        distance = session.cluster.topology.distance(session.home, session.task.home)
         observed_ns = now_ns - session.granted_ns - session.waited_ns
         session.cluster.predictor.observe(job.task, distance, max(0, observed_ns))
         self.sections += 1
         self._drop(session)
         self._apply(effects, now_ns)
 
-    def _withdraw(self, session: Session, now_ns: int) -> Words:
+    def _withdraw(self, session: Session, now_ns: int) -> None:
         """Give up waiting: for a unit, which leaves the token; or for the token itself."""
         locks, job = session.cluster.locks, session.job
         if job.claim is not None or job.owned:
             self._apply(Effects([], locks.units.cancel(job)), now_ns)
-            return {}
-        self._end(session, now_ns)
-        return {}
+        else:
+            self._end(session, now_ns)
 
     # -- inside ------------------------------------------------------------------------------
 
@@ -215,6 +242,11 @@ class LockServer:
 
     def _drop(self, session: Session) -> None:
         session.caller.keeps = False
+        session.task.jobs -= 1
+        terms = self._policing.end(session.job)
+        session.task.release_ns = max(
+            session.task.release_ns, self._policing.next_release_ns(terms)
+        )
         del self._sessions[session.caller], self._by_job[session.job]
 
     def _apply(self, effects: Effects, now_ns: int, but: Job | None = None) -> None:
@@ -228,3 +260,25 @@ class LockServer:
                 session = self._by_job[job]
                 session.waited_ns += now_ns - session.asked_ns
                 self._tell(session.caller, {"granted": True})
+        self._police(now_ns)
+
+    def _police(self, now_ns: int) -> None:
+        """Start and stop budgets as the locks are now, in each cluster of CPUs."""
+        if not self._policing.enforced:
+            return
+        pending: dict[tuple[int, ...], list[Job]] = {}
+        for job, session in self._by_job.items():
+            pending.setdefault(session.cluster.locks.cluster.cpus, []).append(job)
+        for jobs in pending.values():
+            self._policing.follow(jobs, now_ns)
+
+
+def _span(request: Words, key: str) -> int | None:
+    """A duration that a request names, if it does."""
+    value = request.get(key)
+    if value is None:
+        return None
+    if type(value) is not int or not 0 < value <= LONGEST_NS:
+        what = key.removesuffix("_ns")
+        raise LockError(f"{what}: found {value!r} ns, expected a whole number up to {LONGEST_NS}")
+    return value

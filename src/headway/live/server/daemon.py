@@ -333,6 +333,8 @@ class Daemon:
             self.doubt(error)
         if watcher.due_ns is not None:
             self.loop.guarded(partial(watcher.tick, now_ns), watcher.failed)
+        if self.locks is not None:
+            self.loop.guarded(partial(self.locks.tick, now_ns), lambda: None)
         if self._policies_fail and not self._in_doubt:
             self.loop.guarded(partial(self._replace_policies, now_ns), lambda: None)
         if self._in_doubt:
@@ -402,6 +404,8 @@ class Daemon:
         times += [self.recordings.due_ns, self.foreground.watcher.due_ns]
         times += [listener.paused_until_ns for listener in self._listeners]
         times += [self.arrivals.due_ns(), self.errands.due_ns()]
+        if self.locks is not None:
+            times.append(self.locks.due_ns())
         if self.windows.is_stale or self.servers.is_stale:
             times.append(0)
         if self._beats:

@@ -122,9 +122,15 @@ def command(
         raise UserError(f"--metrics: {error}") from None
     locks = None
     if locks_file is not None:
+        from headway.engine.locks.jobs import LockError
+        from headway.live.devices.policing import Policing
         from headway.sim.gpusync.scenario import parse_system
 
         locks = parse_system(read_text(locks_file), locks_file)
+        try:
+            Policing(locks)
+        except LockError as error:
+            raise UserError(f"{locks_file}: {error}") from None
     if durations_ns.get("--tick") == 0:
         raise UserError(f"--tick: found {tick!r}, expected a duration above zero, such as 1ms")
     if 0 < durations_ns["--calm-window"] < durations_ns["--window"]:
