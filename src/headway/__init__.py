@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+__all__ = ["current", "enter_server", "gpu", "job", "leave_server", "sim", "task"]
 
 if TYPE_CHECKING:
+    from headway import gpu as gpu
+    from headway import sim as sim
     from headway.live.api.inside import enter_server as enter_server
     from headway.live.api.inside import leave_server as leave_server
     from headway.live.api.tasks import current as current
@@ -27,4 +30,9 @@ else:
 
         if name in _INSIDE:
             return getattr(import_module(_INSIDE[name]), name)
+        if name in __all__:
+            return import_module(f"headway.{name}")
         raise AttributeError(f"module 'headway' has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

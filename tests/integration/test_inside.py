@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import headway
-from headway.live.api import tasks
+from headway.live.api import asking, own_turns
 from tests.integration.daemon_client import Actor, DaemonProcess, running_daemon, wait_until
 
 pytestmark = pytest.mark.live
@@ -33,13 +36,108 @@ def test_without_a_daemon_nothing_happens(tmp_path: Path, monkeypatch: pytest.Mo
         assert headway.current() is None
 
 
-def test_a_wrong_value_is_told_with_or_without_a_daemon(daemon: DaemonProcess) -> None:
-    with pytest.raises(ValueError, match="a reserve such as"), headway.task("x", reserve="lots"):
-        pass
-    with pytest.raises(ValueError, match="priority"), headway.task("x", priority="first"):
-        pass
-    with pytest.raises(ValueError), headway.job(deadline="soon"):  # noqa: PT011 - any one says it
-        pass
+@pytest.mark.parametrize(
+    ("argument", "value", "expected"),
+    [
+        ("name", "", "printable text"),
+        ("name", 3, "printable text"),
+        ("name", "a\nb", "printable text"),
+        ("priority", "first", "an integer from"),
+        ("priority", 1.5, "an integer from"),
+        ("priority", [1], "an integer from"),
+        ("reserve", "lots", "a reserve such as"),
+        ("reserve", "5ms/4ms", "a capacity above zero and at most the period"),
+        ("reserve", 5, "text such as"),
+        ("policy", "fastest", "prt"),
+        ("policy", 3, "text; headway policies lists them"),
+        ("period", "soon", "a duration"),
+        ("period", "0ms", "a duration above zero"),
+        ("deadline", 5, "a duration"),
+        ("slowdown", "10", "%"),
+    ],
+)
+def test_a_wrong_value_is_told_by_its_argument(
+    argument: str, value: object, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With what was found and what was expected, before the block begins; nobody is asked."""
+    monkeypatch.setenv("HEADWAY_DIR", str(tmp_path / "nobody"))
+    given: dict[str, Any] = {"name": "x", argument: value}
+    with pytest.raises(ValueError, match=rf"headway\.task: {argument}: ") as caught:
+        headway.task(**given)
+    assert repr(value)[:20] in str(caught.value)
+    assert expected in str(caught.value)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(ValueError, match=r"headway\.job: deadline: found 'soon', expected"):
+        headway.job(deadline="soon")
+
+
+def test_coroutines_each_have_their_task(daemon: DaemonProcess) -> None:
+    """However their blocks overlap; and async functions can be decorated."""
+    seen = []
+
+    async def one(name: str, mine: asyncio.Event, others: asyncio.Event) -> None:
+        async with headway.task(name, priority=1):
+            mine.set()
+            await others.wait()
+            async with headway.job():
+                seen.append((name, daemon.one(name)["state"]))
+
+    @headway.task("decorated")
+    async def decorated() -> None:
+        await asyncio.sleep(0)
+        seen.append(("decorated", daemon.one("decorated")["state"]))
+
+    async def all_of_them() -> None:
+        a, b = asyncio.Event(), asyncio.Event()
+        await asyncio.gather(one("first", a, b), one("second", b, a))
+        await decorated()
+
+    asyncio.run(all_of_them())
+    assert sorted(seen) == [("decorated", "idle"), ("first", "leased"), ("second", "leased")]
+    wait_until(lambda: daemon.names() == [], "all are over")
+
+
+def test_a_function_can_be_decorated_and_recurse(daemon: DaemonProcess) -> None:
+    @headway.task("deep")
+    @headway.job(deadline="10s")
+    def deep(levels: int) -> int:
+        return levels and deep(levels - 1) + 1
+
+    assert deep(3) == 3
+    assert deep.__name__ == "deep"
+    wait_until(lambda: daemon.names() == [], "it is over")
+
+
+def test_a_forked_worker_has_a_connection_of_its_own(daemon: DaemonProcess) -> None:
+    """As multiprocessing and a DataLoader make them; its parent's turn is not touched."""
+    with headway.task("loader", priority=2), headway.job():
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(reader)
+            try:
+                with headway.job():  # within the parent's job, which is not this process's
+                    pass
+                with headway.task("worker"), headway.job():
+                    os.write(writer, b"done")
+                    time.sleep(0)
+            finally:
+                os._exit(0)
+        os.close(writer)
+        assert daemon.one("loader")["pid"] == os.getpid()
+    with os.fdopen(reader, "rb") as told:
+        assert told.read() == b"done"
+    assert os.waitpid(child, 0)[1] == 0
+    with headway.task("again"), headway.job():
+        assert daemon.one("again")["state"] == "leased"
+
+
+def test_what_there_is_to_call_is_listed() -> None:
+    """For people who press Tab in a notebook."""
+    names = {name for name in dir(headway) if not name.startswith("_")}
+    assert names == {*headway.__all__}
+    for name in names:
+        assert getattr(headway, name).__doc__, name
 
 
 def test_a_program_on_its_own_asks_for_turns(daemon: DaemonProcess) -> None:
@@ -92,8 +190,8 @@ def test_a_daemon_that_dies_is_not_waited_for(daemon: DaemonProcess) -> None:
 def test_a_task_goes_on_under_the_next_daemon(
     daemon: DaemonProcess, monkeypatch: pytest.MonkeyPatch, how: signal.Signals
 ) -> None:
-    monkeypatch.setattr(tasks, "AGAIN_S", 0.0)
-    monkeypatch.setattr(tasks, "AGAIN_AT_MOST_S", 0.01)
+    monkeypatch.setattr(own_turns, "AGAIN_S", 0.0)
+    monkeypatch.setattr(own_turns, "AGAIN_AT_MOST_S", 0.01)
     with headway.task("worker", priority=7, reserve="5ms/20ms"):
         daemon.kill(how)
         with headway.job():
@@ -118,7 +216,7 @@ def test_a_daemon_that_is_stopped_is_looked_for_but_seldom(
         daemon.kill(signal.SIGSTOP)
         with headway.job():
             pass  # and here it is found out
-        monkeypatch.setattr(tasks, "_ask", lambda request, *_: asked.append(request))
+        monkeypatch.setattr(asking, "ask", lambda request, *_: asked.append(request))
         for _ in range(1000):
             with headway.job():
                 pass
