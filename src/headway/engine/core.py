@@ -48,6 +48,7 @@ class Engine:
         *,
         gpus: int = 1,
         limit: Fraction | None = None,
+        longest_ns: int | None = None,
         background: ReserveSpec = DEFAULT_BACKGROUND,
         named: Iterable[Policy | CostModel] = (),
         observers: Iterable[Observer] = (),
@@ -61,6 +62,8 @@ class Engine:
         self.now_ns = now_ns
         self.gpus = [Gpu(index) for index in range(gpus)]
         self.limit = limit
+        self.longest_ns = longest_ns
+        """Admission goes by analysis as well: the longest group of a task without a reserve."""
         self.tasks: dict[str, Task] = {}
         self.holdoffs = HoldOffs()
         self._policies: dict[str, Policy] = {}
@@ -281,7 +284,7 @@ class Engine:
         gpu = None if pool is None else pool.gpu
         if pool is None or not pool.members:
             replaced = current if current is not None and len(current.members) == 1 else None
-            answer = self._admit(spec, replaced)
+            answer = self._admit(spec, replaced, task)
             if not answer.accepted:
                 if current is None:
                     self.make_background(task, now_ns)
@@ -314,7 +317,9 @@ class Engine:
                 self.ranks.refresh(task)
         return answer
 
-    def _admit(self, spec: ReserveSpec, replaced: Reserve | None) -> Answer:
+    def _admit(
+        self, spec: ReserveSpec, replaced: Reserve | None, task: Task | None = None
+    ) -> Answer:
         """Background does not count: it is made of what is left."""
         if self.limit is None:
             return Answer(True)
@@ -323,7 +328,27 @@ class Engine:
         counted = [r for r in used if r is not replaced and r is not background]
         # Who was there before anybody counted has a place on the first one.
         active = [[r.spec for r in counted if (r.gpu or 0) == gpu.index] for gpu in self.gpus]
-        return place(spec, active, self.limit, None if replaced is None else replaced.gpu)
+        home = None if replaced is None else replaced.gpu
+        answer = place(spec, active, self.limit, home)
+        if self.longest_ns is None or not answer.accepted:
+            return answer
+        return self._prove(spec, task, answer)
+
+    def _prove(self, spec: ReserveSpec, task: Task | None, answer: Answer) -> Answer:
+        """Accept only if no deadline may be missed for this reserve on its GPU."""
+        from headway.engine.analysis.proof import objection  # few ask for it
+
+        if task is None:
+            return Answer(
+                False, "a shared reserve cannot be changed while admission is by analysis"
+            )
+        beside = [
+            t
+            for t in self.tasks.values()
+            if t.reserve is None or (t.reserve.gpu or 0) == answer.gpu
+        ]
+        why = objection(beside, task, spec, self.longest_ns or 0)
+        return Answer(False, why) if why else answer
 
     def _join(self, task: Task, reserve: Reserve | None) -> None:
         if task.reserve is not reserve:

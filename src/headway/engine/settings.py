@@ -23,6 +23,9 @@ from headway.engine.reserves import (
 from headway.engine.units import DurationError, format_ns, parse_duration
 
 NAME_LENGTH = 200
+ADMISSIONS = ("limit", "analysis")
+DEFAULT_LONGEST_NS = 2_000_000
+"""The time slice of an H200, after which its driver itself lets another program go on."""
 DEFAULT_HOLDOFF_NS = 2_000_000
 """For how long programs find a GPU kept that they used last, where nobody says."""
 
@@ -33,6 +36,8 @@ class Settings:
 
     limit: Fraction | None = None
     """How much of the GPU may be reserved, 1 being all of it; None: admission control is off."""
+    longest_ns: int | None = None
+    """Admission by analysis: the longest group of tasks without a reserve; None: by the limit."""
     background: ReserveSpec = DEFAULT_BACKGROUND
     named: tuple[Policy | CostModel, ...] = ()
     """Policies and cost models that were given settings of their own."""
@@ -47,9 +52,15 @@ def with_holdoff(settings: Settings, holdoff_ns: int) -> tuple[Policy | CostMode
 
 def read_settings(top: Table) -> Settings:
     """Take `[admission]`, `[background]`, `[policy.*]` and `[predict.*]` out of a file."""
-    limit = None
+    limit = longest_ns = None
     admission = top.table("admission")
     if admission is not None:
+        by_proof = admission.choice("by", ADMISSIONS, ADMISSIONS[0]) == "analysis"
+        if by_proof:
+            longest_ns = admission.duration("longest", DEFAULT_LONGEST_NS, least=1)
+        elif "longest" in admission:
+            admission.take("longest")
+            admission.bad("longest", "a longest group", 'none, or by = "analysis", which it is for')
         limit = Fraction(str(admission.number("limit", 100, least=0, most=100))) / 100
         admission.close()
     background = DEFAULT_BACKGROUND
@@ -71,7 +82,7 @@ def read_settings(top: Table) -> Settings:
                 named.append(cls.read(inner))
                 inner.close()
         outer.close()
-    return Settings(limit, background, tuple(named))
+    return Settings(limit, longest_ns, background, tuple(named))
 
 
 def _check_capacity(table: Table, capacity_ns: int, period_ns: int) -> None:

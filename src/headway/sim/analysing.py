@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from headway.engine.admission import admit
 from headway.engine.analysis.frames import Frame, Serving
 from headway.engine.analysis.gpusync import MIGRATION, UNITS, analyse
 from headway.engine.analysis.groups import GroupTask, analyse_groups
@@ -16,6 +15,7 @@ from headway.engine.locks.system import DeviceWork, LockTask
 from headway.engine.model import BACKGROUND_LEVEL
 from headway.engine.reserves import ReserveSpec
 from headway.sim.gpusync.plan import GpuSyncPlan, TaskPlan
+from headway.sim.outcome import add_task, new_engine
 from headway.sim.programs.frames import Frames, XClient
 from headway.sim.programs.greedy import Greedy
 from headway.sim.programs.listed import Listing
@@ -115,21 +115,11 @@ def _refusal(scenario: Scenario) -> str:
 
 def _reserves(scenario: Scenario) -> list[tuple[PlainTask, ReserveSpec | None]]:
     """Each task with the reserve that admission gives it."""
+    engine = new_engine(scenario, scenario.settings)
     found: list[tuple[PlainTask, ReserveSpec | None]] = []
-    active: dict[str, ReserveSpec] = {}
-    background = scenario.settings.background
-    for task in scenario.tasks:
-        spec = task.reserve.spec
-        if task.reserve.background:
-            spec = background
-        elif spec is not None:
-            key = f"@{spec.shared}" if spec.shared is not None else task.name
-            if key not in active:
-                if not admit(spec, active.values(), scenario.settings.limit).accepted:
-                    spec = background
-                else:
-                    active[key] = spec
-        found.append((task, spec))
+    for plan in scenario.tasks:
+        task, _ = add_task(engine, plan)
+        found.append((plan, None if task.reserve is None else task.reserve.spec))
     return found
 
 

@@ -11,7 +11,7 @@ from headway.engine.cost_models.exact import Exact
 from headway.engine.cost_models.recent import Recent
 from headway.engine.events import Observer
 from headway.engine.model import Task
-from headway.engine.settings import DEFAULT_HOLDOFF_NS, with_holdoff
+from headway.engine.settings import DEFAULT_HOLDOFF_NS, Settings, with_holdoff
 from headway.engine.spec import Spec
 from headway.sim.cuda.program import DoneJob
 from headway.sim.cuda.run import CudaRun, CudaStatistics, Happening
@@ -48,18 +48,11 @@ def simulate(
     statistics = CudaStatistics() if takes_turns else Statistics()
     statistics.gpus = scenario.device.count
     settings = scenario.settings if spec is None else spec.settings
-    engine = Engine(
-        gpus=scenario.device.count,
-        limit=settings.limit,
-        background=settings.background,
-        named=with_holdoff(settings, DEFAULT_HOLDOFF_NS) if takes_turns else settings.named,
-        observers=(statistics, *observers),
-        cost_model=Recent.name if takes_turns else Exact.name,
-    )
+    engine = new_engine(scenario, settings, (statistics, *observers))
     programs: dict[Task, Program] = {}
     turned_away: dict[str, str] = {}
     for plan in scenario.tasks:
-        task, answer = _add(engine, plan, spec)
+        task, answer = add_task(engine, plan, spec)
         programs[task] = plan.program
         if not answer.accepted:
             turned_away[plan.name] = answer.why
@@ -75,7 +68,24 @@ def simulate(
     return Outcome(statistics, complete, turned_away)
 
 
-def _add(engine: Engine, plan: TaskPlan, spec: Spec | None) -> tuple[Task, Answer]:
+def new_engine(
+    scenario: Scenario, settings: Settings, observers: Iterable[Observer] = ()
+) -> Engine:
+    """The engine that a scenario's tasks come to."""
+    takes_turns = scenario.cuda is not None
+    return Engine(
+        gpus=scenario.device.count,
+        limit=settings.limit,
+        longest_ns=settings.longest_ns,
+        background=settings.background,
+        named=with_holdoff(settings, DEFAULT_HOLDOFF_NS) if takes_turns else settings.named,
+        observers=observers,
+        cost_model=Recent.name if takes_turns else Exact.name,
+    )
+
+
+def add_task(engine: Engine, plan: TaskPlan, spec: Spec | None = None) -> tuple[Task, Answer]:
+    """A task of a scenario comes to the engine, and admission answers about its reserve."""
     program = plan.program
     pix = isinstance(program, Server) and program.pix
     rix = isinstance(program, Server) and program.rix

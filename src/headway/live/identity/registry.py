@@ -241,6 +241,7 @@ class Registry:
         """A new spec counts for new channels."""
         self.spec = spec
         self.engine.limit = spec.settings.limit
+        self.engine.longest_ns = spec.settings.longest_ns
         self.rights.follow(spec)
 
 

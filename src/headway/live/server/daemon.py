@@ -163,6 +163,7 @@ class Daemon:
         spec = self.spec_file.spec
         return Engine(
             limit=spec.settings.limit,
+            longest_ns=spec.settings.longest_ns,
             background=spec.settings.background,
             named=with_holdoff(spec.settings, self._holdoff_ns),
             observers=(*self._observers, *self.recordings.observers()),
