@@ -18,6 +18,8 @@ OTHERS: dict[str, tuple[Path, tuple[str, ...]]] = {
     "clapp": (ROOT / "tests/programs/opencl/clapp.c", ("-l:libOpenCL.so.1", "-lpthread")),
 }
 FENCE = ROOT / "shim" / "core" / "fence.c"
+MONITOR = ("context", "resources", "draws", "objects", "sources", "geometry", "shader", "rows")
+"""Of shim/gl: only the interposer that predicts has these."""
 """The daemon's memory barrier: a library of its own."""
 OPENCL = "OpenCL in the interposer"
 
@@ -48,7 +50,9 @@ def build(folder: Path) -> dict[str, str]:
 def build_interposer() -> dict[str, str]:
     """With OpenCL if its headers are there and agree with ours."""
     library = ROOT / "src" / "headway" / "live" / "libheadway.so"
-    shim = sorted(str(path) for path in (ROOT / "shim").glob("*/*.c") if path != FENCE)
+    sources = {str(path) for path in (ROOT / "shim").glob("*/*.c") if path != FENCE}
+    monitor = [str(ROOT / "shim" / "gl" / f"{name}.c") for name in MONITOR]
+    shim = sorted(sources.difference(monitor))
     options = ["-std=gnu11", "-O2", "-g", "-fPIC", "-shared", "-fvisibility=hidden"]
     options += ["-ftls-model=initial-exec"]
     generated = header.write(ROOT / "build" / "generated").parent
@@ -56,6 +60,9 @@ def build_interposer() -> dict[str, str]:
     command = ["gcc", *options, "-o", str(library), *shim, "-ldl", "-lpthread"]
     fence = ["gcc", "-O2", "-fPIC", "-shared", "-o", str(library.with_name("libheadway_fence.so"))]
     subprocess.run([*fence, str(FENCE)], check=True)
+    predicts = str(library.with_name("libheadway_predict.so"))
+    other = ["gcc", *options, "-DHW_PREDICT", "-DHEADWAY_WITHOUT_OPENCL", "-o", predicts, *shim]
+    subprocess.run([*other, *monitor, "-ldl", "-lpthread", "-lm"], check=True)
     compiler = _compiler(command)
     said = compiler.communicate()[1]
     if not compiler.returncode:

@@ -1,5 +1,8 @@
 #define _GNU_SOURCE
 #include "connection.h"
+#ifdef HW_PREDICT
+#include "rows.h"
+#endif
 #include "own.h"
 #include "survey.h"
 #include <sys/socket.h>
@@ -54,6 +57,9 @@ static void publish(struct hw_channel *c) {
         hw_store(&page->matrix[i].size, c->matrix[i].size);
     }
     hw_store(&page->methods, n);
+#ifdef HW_PREDICT
+    if (c->features) hw_features_publish(c->features, page);
+#endif
 }
 
 bool hw_gate_owes(const struct hw_channel *c) {

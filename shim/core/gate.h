@@ -5,6 +5,8 @@
 #include "protocol.h"
 #include <stdbool.h>
 
+struct hw_features;
+
 #define HW_LISTS 64
 #define HW_HELD 72
 
@@ -47,6 +49,7 @@ struct hw_channel {
     uint64_t pending_ns, unfenced_ns;
     void *held[HW_HELD]; /* fences that nobody waits for, if it is hasty */
     uint32_t holds;
+    const struct hw_features *features; /* of the group in the making, where contexts are monitored */
     bool turns; /* a grant is a lease (turn.c); its pages stay, even a dead daemon's: the GPU and other threads use them */
 };
 

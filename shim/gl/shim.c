@@ -7,22 +7,19 @@
 #include "follow.h"
 #include "gate.h"
 #include "loader.h"
+#ifdef HW_PREDICT
+#define HW_SEE_LINKAGE __attribute__((weak, visibility("hidden")))
+#include "monitor.h"
+#include "see.h"
+#endif
 #include "own.h"
 #include "server.h"
 #include "survey.h"
+#include "types.h"
 #include "vulkan.h"
 #include "words.h"
 #include <stdio.h>
 #include <string.h>
-
-typedef unsigned GLenum, GLbitfield, GLuint;
-typedef int GLint, GLsizei;
-typedef short GLshort;
-typedef float GLfloat;
-typedef double GLdouble;
-typedef unsigned char GLubyte;
-typedef intptr_t GLintptr;
-typedef void *GLsync;
 
 #define EXPORT __attribute__((visibility("default")))
 #define GL_SCISSOR_TEST 0x0C11
@@ -112,6 +109,57 @@ static uint64_t hw_list_units(GLuint list) {
     return current ? current->list_units[list % HW_LISTS] + 1 : 1;
 }
 
+/* ---- the context monitor (monitor.h), where this library has one --------------------------------- */
+
+#ifdef HW_PREDICT
+/* The program itself called something, and the state that it changed is followed. */
+static bool watching(void) { return hw_monitor && !inside && !(current && current->compiling); }
+#define SEE(name, args) \
+    do { \
+        if (hw_see_##name && watching()) hw_see_##name args; \
+    } while (0)
+#define SEE_WORK(name, args, size) \
+    do { \
+        if (!watching()) break; \
+        hw_monitor->handled = false; \
+        if (hw_see_##name) hw_see_##name args; \
+        if (!hw_monitor->handled) hw_monitor_other(METHOD_##name, (uint64_t)(size)); \
+    } while (0)
+/* Contexts are made while none is current, too. */
+#define SEE_RESULT(name, args, result) \
+    do { \
+        hw_seen_result = (uintptr_t)(result); \
+        if (hw_see_##name && !inside && (hw_monitor || #name[0] != 'g' || #name[2] == 'X')) hw_see_##name args; \
+    } while (0)
+
+static void watch_group(struct hw_channel *c) {
+    c->features = hw_monitor ? &hw_monitor->features : NULL;
+    hw_monitor_page = hw_daemon_of(c);
+    if (hw_monitor) hw_features_begin(&hw_monitor->features, hw_monitor_page);
+}
+
+static bool watched_cost(const struct hw_channel *c, uint64_t *ns) { return c->features && hw_features_cost(c->features, ns); }
+static void watch_context(void *context) { hw_monitor_bound(context); }
+static void watch_end(void *context) { hw_monitor_ended(context); }
+static void watch_frame(void) {
+    if (watching()) hw_monitor_frame();
+}
+static void watch_surface(const GLint viewport[4], const GLint scissor[4]) {
+    hw_monitor_knows((struct hw_rectangle){viewport[0], viewport[1], viewport[2], viewport[3]},
+                     (struct hw_rectangle){scissor[0], scissor[1], scissor[2], scissor[3]});
+}
+#else
+#define SEE(name, args) (void)0
+#define SEE_WORK(name, args, size) (void)0
+#define SEE_RESULT(name, args, result) (void)0
+static void watch_group(struct hw_channel *c) { (void)c; }
+static bool watched_cost(const struct hw_channel *c, uint64_t *ns) { return (void)c, (void)ns, false; }
+static void watch_context(void *context) { (void)context; }
+static void watch_end(void *context) { (void)context; }
+static void watch_frame(void) {}
+static void watch_surface(const GLint viewport[4], const GLint scissor[4]) { (void)viewport, (void)scissor; }
+#endif
+
 /* The thread ends with its context current, and perhaps in the middle of a call of the driver: that is not to be asked
  * for anything any more. */
 static void thread_ended(void *unused) {
@@ -120,6 +168,7 @@ static void thread_ended(void *unused) {
     (void)unused;
     current = NULL;
     inside = 0;
+    watch_context(NULL);
     if (c) hw_channel_abandon(c);
 }
 
@@ -142,11 +191,13 @@ static void begin_group(struct hw_channel *c) {
     c->signature = 0xcbf29ce484222325ull;
     c->units = c->works = c->methods = 0;
     memset(c->class_units, 0, sizeof c->class_units);
+    watch_group(c);
 }
 
 static uint64_t predicted_ns(const struct hw_channel *c) {
     uint64_t total = 0;
     if (!c->works) return 0;
+    if (watched_cost(c, &total)) return total;
     for (int i = 0; i < 2; i++) total += c->class_units[i] * c->rate[i] / 1024;
     return total;
 }
@@ -399,17 +450,18 @@ static bool has_fences(void) {
 static void get_to_know(struct hw_channel *c) {
     static void (*get)(GLenum, GLint *);
     if (!get) get = hw_resolve("glGetIntegerv", NULL, (void *)get_to_know);
-    GLint box[4] = {0, 0, 0, 0};
+    GLint viewport[4] = {0, 0, 0, 0}, box[4] = {0, 0, 0, 0};
     c->known = true;
     c->fences = has_fences();
     c->hasty = c->fences && !strncmp(told(GL_RENDERER), "llvmpipe", 8);
     if (!get) return;
-    get(GL_VIEWPORT, box);
-    c->viewport_width = box[2];
-    c->viewport_height = box[3];
+    get(GL_VIEWPORT, viewport);
+    c->viewport_width = viewport[2];
+    c->viewport_height = viewport[3];
     get(GL_SCISSOR_BOX, box);
     c->scissor_width = box[2];
     c->scissor_height = box[3];
+    watch_surface(viewport, box);
 }
 
 static void bound(void *context) {
@@ -419,6 +471,7 @@ static void bound(void *context) {
         struct hw_channel *old = current;
         use(context ? hw_channel_take(context) : NULL);
         if (old) hw_channel_drop(old);
+        watch_context(context);
         if (current && !current->known) get_to_know(current);
     }
 }
@@ -427,11 +480,13 @@ static void ended(void *context) {
     HW_OWN;
     if (context) hw_device_ended(context);
     if (context && hw_gate_enabled()) hw_channel_end(context);
+    if (context) watch_end(context);
 }
 
 static void show_frame(void) {
     struct hw_channel *c = channel();
     if (!c) return;
+    watch_frame();
     c->drawing = false; /* a glBegin that was refused has no glEnd */
     hw_gate_frame(c);
 }
@@ -449,6 +504,7 @@ static void count_implicit(void) {
         if (own) { \
             if (METHOD_##name == METHOD_glEnd) own->drawing = false; \
             add_work(own, METHOD_##name, (uint64_t)(size), is_pixels(METHOD_##name)); \
+            SEE_WORK(name, args, size); \
             split(own); \
         } \
     }
@@ -457,6 +513,7 @@ static void count_implicit(void) {
         if (!READY(name)) return; \
         CALL(name, args); \
         note; \
+        SEE(name, args); \
     }
 /* For calls that may return nothing: cleanup runs after the call, whatever it returns. */
 struct going {
@@ -521,6 +578,28 @@ static void arrive(struct going *going) {
     ret name params { \
         if (!READY(name)) return (ret)0; \
         if (when) count_implicit(); \
+        SEE(name, args); \
+        return CALL(name, args); \
+    }
+#define MAP(ret, name, params, args, when) \
+    ret name params { \
+        if (!READY(name)) return (ret)0; \
+        if (when) count_implicit(); \
+        ret result = CALL(name, args); \
+        SEE_RESULT(name, args, result); \
+        return result; \
+    }
+#define MADE(ret, name, params, args) \
+    ret name params { \
+        if (!READY(name)) return (ret)0; \
+        ret result = CALL(name, args); \
+        SEE_RESULT(name, args, result); \
+        return result; \
+    }
+#define BEFORE(ret, name, params, args) \
+    ret name params { \
+        if (!READY(name)) return (ret)0; \
+        SEE(name, args); \
         return CALL(name, args); \
     }
 #define SUBMIT(ret, name, params, args) \

@@ -19,13 +19,15 @@ MEANING: Final = 1
 """Counted up when a field or a message comes to mean something else in the same place."""
 
 MAGIC: Final = 0x59574448
-PAGE: Final = 4096
+PAGE: Final = 8192
 NAME: Final = 64
 TOKEN: Final = 64
 METHODS: Final = 32
 LANES: Final = 64
 JOBS: Final = 32
 PAUSES: Final = 48
+ROWS: Final = 32
+COEFFICIENTS: Final = 64
 CONSTANTS: Final = {
     "MAGIC": (MAGIC, '"HDWY"'),
     "PAGE": (PAGE, "bytes of a page"),
@@ -35,6 +37,8 @@ CONSTANTS: Final = {
     "LANES": (LANES, "streams of a program that are told apart"),
     "JOBS": (JOBS, "jobs of which a program keeps records"),
     "PAUSES": (PAUSES, "classes of a pause's length"),
+    "ROWS": (ROWS, "kinds of commands of a group whose features are told apart"),
+    "COEFFICIENTS": (COEFFICIENTS, "kinds of commands whose cost is published"),
 }
 
 
@@ -82,7 +86,21 @@ class Wanted(Numbers):
     ITS_MARK = 2, "and before, by the GPU: who waits may go on beside the rest"
 
 
-ENUMS: Final = (Type, Server, Wanted)
+class Unfollowed(Numbers):
+    """What a context monitor could not follow; a program's page has these added up."""
+
+    NO_GEOMETRY = 1, "geometry, tessellation or mesh shaders, which make vertices"
+    NO_FEEDBACK = 2, "transform feedback"
+    NO_INDIRECT = 4, "draws whose counts are in a buffer of the GPU"
+    NO_LISTS = 8, "display lists and glBegin"
+    NO_PROGRAM = 16, "draws without a program, or with one whose source was not seen"
+    NO_POSITION = 32, "positions that are computed in a way that is not understood"
+    NO_VERTICES = 64, "vertices that were not seen, or cannot be read"
+    NO_NAMES = 128, "more objects than are kept"
+    NO_ROOM = 256, "more kinds of draws in a group than are told apart"
+
+
+ENUMS: Final = (Type, Server, Wanted, Unfollowed)
 
 HELLO: Final = Record(
     "hello",
@@ -126,6 +144,19 @@ MESSAGE: Final = Record(
     ),
 )
 
+COEFFICIENT: Final = Record(
+    "coefficient",
+    "What a kind of command costs, in 1/1024 ns: once, for each vertex and for each fragment.",
+    (
+        Field("kind", U64, "0: this place is empty, or is being written"),
+        Field("mesh", U64),
+        Field("each", U64),
+        Field("vertex", U64),
+        Field("fragment", U64),
+    ),
+    shared=True,
+)
+
 DAEMON_PAGE: Final = Record(
     "daemon_page",
     "Written by the daemon alone. The client maps it read-only.",
@@ -167,6 +198,9 @@ DAEMON_PAGE: Final = Record(
             "0: do not",
         ),
         Field("reserved", U32),
+        # for predictions of OpenGL's groups
+        Field("group_cost", U64, "of every group, in 1/1024 ns; 0: no costs are published"),
+        Field("coefficient", COEFFICIENT, "by a hash of kind and mesh", COEFFICIENTS),
     ),
     shared=True,
 )
@@ -175,6 +209,19 @@ METHOD: Final = Record(
     "method",
     "A method of the group submitted last: how often it was used, with how much data.",
     (Field("method", U32), Field("count", U32), Field("size", U64)),
+    shared=True,
+)
+
+ROW: Final = Record(
+    "row",
+    "Commands of one kind in the OpenGL group submitted last, added up: features of its cost.",
+    (
+        Field("kind", U64, "a clear's mask, a method, or a program with the state"),
+        Field("mesh", U64, "which vertices it draws"),
+        Field("commands", U64, "how many"),
+        Field("vertices", U64, "and of methods their data sizes"),
+        Field("fragments", U64, "estimated; of clears pixels"),
+    ),
     shared=True,
 )
 
@@ -262,11 +309,17 @@ CLIENT_PAGE: Final = Record(
             "pauses so far by how long they took: two places for each doubling, from 1 us on",
             PAUSES,
         ),
+        # for predictions of OpenGL's groups
+        Field("rows", U32, "entries of the next field; of who has no context monitor 0"),
+        Field("unfollowed", U32, "what the context monitor could not follow, so far"),
+        Field("row", ROW, "of the group submitted last", ROWS),
     ),
     shared=True,
 )
 
-RECORDS: Final = (HELLO, WELCOME, MESSAGE, DAEMON_PAGE, METHOD, JOB, CLIENT_PAGE)
+RECORDS: Final = (
+    HELLO, WELCOME, MESSAGE, COEFFICIENT, DAEMON_PAGE, METHOD, ROW, JOB, CLIENT_PAGE,
+)  # fmt: skip
 
 
 def version(records: Sequence[Record]) -> int:

@@ -14,16 +14,22 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from headway.engine.rendering import Row
+from headway.engine.rendering.published import Published
 from headway.engine.turns.port import JobReport
 from headway.live.wire.fence import fence
 from headway.live.wire.layout import (
     CLIENT_PAGE,
+    COEFFICIENT,
+    COEFFICIENTS,
     DAEMON_PAGE,
     JOB,
     JOBS,
     MAGIC,
     PAGE,
     PAUSES,
+    ROW,
+    ROWS,
     VERSION,
 )
 from headway.live.wire.protocol import (
@@ -41,6 +47,8 @@ _GIVEN, _OPENED, _CLOSED = (
     (place.start, place.stop - place.start)
     for place in map(CLIENT_PAGE.slice, ("given", "opened", "closed"))
 )
+_ROW = ROW.select(*Row._fields)
+_COSTS = COEFFICIENT.names[1:]
 F_ADD_SEALS = 1033
 MOST_LEASES = 2**32 - 1
 """Then their numbers begin again."""
@@ -168,6 +176,7 @@ class Pages:
         self._frames = CLIENT_PAGE.word(self._client, "frames")
         self._last = CLIENT_PAGE.word(self._client, "last_ns")
         self._used = CLIENT_PAGE.word(self._client, "used_ns")
+        self._rows = CLIENT_PAGE.word(self._client, "rows")
 
     @property
     def _words(self) -> _Words:
@@ -372,6 +381,35 @@ class Pages:
     @property
     def used_ns(self) -> int:
         return self._used.value if self._client else 0
+
+    @property
+    def rows(self) -> Sequence[Row]:
+        """What its context monitor counted of the group that it asks for."""
+        count = min(self._rows.value, ROWS) if self._client else 0
+        if not count:
+            return ()
+        data = ctypes.string_at(self._client + CLIENT_PAGE.at("row"), count * ROW.size)
+        return [Row._make(values) for values in _ROW.iter_unpack(data)]
+
+    @property
+    def unfollowed(self) -> int:
+        """What its context monitor could not follow: of enum hw_unfollowed."""
+        return CLIENT_PAGE.word(self._client, "unfollowed").value if self._client else 0
+
+    def set_costs(self, group_cost: int, places: Sequence[Published | None]) -> None:
+        """What commands cost from now on, in 1/1024 ns, each at the place where the client looks
+        for it (engine/rendering/published.py)."""
+        if not self._daemon:
+            return
+        for index, found in enumerate(places[:COEFFICIENTS]):
+            if found is not None:
+                at = self._daemon + DAEMON_PAGE.at("coefficient", index)
+                COEFFICIENT.word(at, "kind").value = 0  # nobody reads half of one
+                for name, value in zip(_COSTS, found[1:], strict=True):
+                    COEFFICIENT.word(at, name).value = value
+                fence()
+                COEFFICIENT.word(at, "kind").value = found.kind
+        DAEMON_PAGE.word(self._daemon, "group_cost").value = group_cost
 
     def set_server(self, what: int) -> None:
         """What the client does around a swap: AWAIT, TELL and YIELD added up."""
