@@ -25,6 +25,7 @@ from headway.engine.events import (
     Began,
     Charged,
     Completed,
+    Described,
     Dispatched,
     Ended,
     Entered,
@@ -71,6 +72,7 @@ RUN: list[Event] = [
     Joined(0, "s", "s"),
     Focused(0, "a"),
     Submitted(1 * MS, "a", 0, 3 * MS, 3 * MS),
+    Described(1 * MS, "a", 0, "kind", (("clear.color.pixels", 90_000),)),
     Dispatched(1 * MS, "a", 0, 0),
     Submitted(2 * MS, "b", 0, 2 * MS, None),
     Charged(3 * MS, "a", 0, 3 * MS, 2 * MS, "a", 2 * MS),
@@ -137,6 +139,10 @@ def whole(folder: Path) -> bytes:
 RANKS = st.builds(make_rank, st.integers(-(10**6) - 1, 10**6), st.integers(0, 1 << 64))
 
 
+FEATURES = st.from_regex(r"[a-z.]+", fullmatch=True)
+AMOUNTS = st.integers(0, (1 << 63) - 1)
+
+
 def records_with(
     numbers: st.SearchStrategy[int], names: st.SearchStrategy[str]
 ) -> dict[type[Event], st.SearchStrategy[Event]]:
@@ -147,6 +153,7 @@ def records_with(
         bool: st.booleans(),
         int | None: numbers | st.none(),
         str | None: names | st.none(),
+        tuple[tuple[str, int], ...]: st.lists(st.tuples(FEATURES, AMOUNTS), max_size=4).map(tuple),
     }
     found = {}
     for cls in EVENTS.values():

@@ -156,6 +156,18 @@ class Submitted(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Described(Event):
+    """What a cost model knows of the group that was submitted just now: what identifies its kind,
+    as text, and its features with their amounts. Groups without features are not described."""
+
+    kind = "described"
+    task: str
+    index: int
+    signature: str
+    features: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Predicted(Event):
     """A group that waits is now expected to cost this much: its reserve has become AE."""
 
@@ -370,7 +382,7 @@ EVENTS: dict[str, type[Event]] = {
         Began, TaskAdded, TaskRemoved, PolicySet, Ranked, ReserveSet, Joined, Submitted, Predicted,
         Withdrawn, Dispatched, Charged, Completed, Replenished, Moved, Entered, Left, Focused,
         Shown, Overdue, Passed, JobEnded, TakenUp, LastUsed, Found, Ended, Overran,
-        StandsWith,
+        StandsWith, Described,
     )
 }  # fmt: skip
 
@@ -434,6 +446,11 @@ class Recorder(Observer):
         self.say(
             Submitted, now_ns, group.task.name, group.index, group.predicted_ns, group.deadline_ns
         )
+        if group.features:
+            features = tuple(group.features.items())
+            self.say(
+                Described, now_ns, group.task.name, group.index, str(group.signature), features
+            )
 
     def predicted(self, group: Group, now_ns: int) -> None:
         self.say(Predicted, now_ns, group.task.name, group.index, group.predicted_ns)

@@ -25,7 +25,21 @@ def sentences(facts: Facts) -> list[str]:
         lines.append(f"Note: {facts['note']}.")
     if facts["expected"] is not None and facts["expected"]["cost_ns"]:
         lines.append(_expected(facts["expected"]))
+    if facts.get("predictions") is not None:
+        lines.append(_predictions(facts["predictions"]))
     return lines
+
+
+def _predictions(found: Facts) -> str:
+    """How good the predictions of the task's costs are, and what they leave out."""
+    text = (
+        f"Of its last {found['groups']} groups half were predicted within"
+        f" {percent(found['median'])} ({found['model']}; mean {percent(found['mean'])}), and"
+        f" {percent(found['over_bound'])} exceeded their bound."
+    )
+    if found["unfollowed"]:
+        text += f" Not followed: {'; '.join(found['unfollowed'])}."
+    return text
 
 
 def _jobs(facts: Facts) -> str:

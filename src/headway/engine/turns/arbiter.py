@@ -332,7 +332,13 @@ class Arbiter:
         self.engine.advance(now_ns)
         signature = _signature(client, said)
         deadline_ns = None if client.deadline_ns is None else now_ns + client.deadline_ns
-        group = Group(task, client.request.index, deadline_ns=deadline_ns, signature=signature)
+        group = Group(
+            task,
+            client.request.index,
+            deadline_ns=deadline_ns,
+            signature=signature,
+            features=client.features(),
+        )
         client.request.index += 1
         client.group = group
         self.engine.submit(group, now_ns)

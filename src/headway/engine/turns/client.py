@@ -5,11 +5,12 @@ Each part of what is known of a client is written to by one module alone, which 
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headway.engine.controllers import Controller
+from headway.engine.cost_models import NO_FEATURES
 from headway.engine.model import Group, Task
 from headway.engine.turns.jobs import Jobs
 from headway.engine.turns.port import Owner, Port
@@ -135,6 +136,10 @@ class Client:
         self.company = Company(controller or Controller())
         self.record: Record | None = None
         """How its process behaves (conduct.py)."""
+
+    def features(self) -> Mapping[str, int]:
+        """What is known of the group that it asks for, beside its hash."""
+        return NO_FEATURES
 
     @property
     def user(self) -> Hashable:

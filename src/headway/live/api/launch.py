@@ -52,12 +52,16 @@ def managed(
             f"the daemon in {folder} is in another time namespace, with another clock"
         )
     device = launcher.device_cpu() if software_gpu else told.software_gpu
-    env = launcher.environment(folder, told.token, software_gpu=device, more=told.variables)
+    predicts = wish.get("predict") is not None
+    env = launcher.environment(
+        folder, told.token, software_gpu=device, more=told.variables, predicts=predicts
+    )
     if told.time_namespace is not None:
         env["HEADWAY_TIME_NAMESPACE"] = str(told.time_namespace)
     if require:
         env["HEADWAY_REQUIRE"] = "1"
-        problem = program.why_not_all(path, launcher.preloadable(folder), env)
+        interposer = launcher.preloadable(folder, predicts=predicts)
+        problem = program.why_not_all(path, interposer, env)
         if problem is not None:
             raise LaunchError(f"{path} cannot be managed: {problem}")
     return env

@@ -45,6 +45,7 @@ class Arbiter(arbiter.Arbiter):
             self.asked(channel, message.seq, message.signature, message.units, now_ns)
         elif message.type == COMPLETE:
             self.completed(channel, message.seq, now_ns, frame=message.frame)
+            channel.publish_costs()
         elif message.type == RELEASE:
             self.released(channel, now_ns, rests=message.frame)
         elif message.type == WITHDRAW:

@@ -6,20 +6,27 @@ import os
 import socket
 import struct
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from headway.engine.controllers.slowdown import Slowdown
+from headway.engine.cost_models import NO_FEATURES
+from headway.engine.rendering import features_of
+from headway.engine.rendering.published import Linear, Published, publish
 from headway.engine.turns.client import Client
 from headway.engine.turns.port import Owner
 from headway.live.identity.launches import Life, life
+from headway.live.wire.layout import COEFFICIENTS
 from headway.live.wire.pages import Pages
 
 if TYPE_CHECKING:
     from headway.live.identity.wishes import Wish
 
 _CREDENTIALS = struct.Struct("3i")
+COSTS_EVERY = 16
+"""Groups from one time that costs are published to the next: they are learned slowly."""
 _SO_PEERPIDFD = 77
 """Linux 6.5; Python has no name for it yet."""
 
@@ -66,6 +73,9 @@ class Channel(Client):
         """Somebody chose its policy."""
         self.before: Wish | None = None
         """What its task was before its program said something of itself."""
+        self._costs: list[Published | None] = []
+        """What the interposer was told that commands cost (pages.py)."""
+        self._until_costs = 0
         self.note = ""
         """What its owner should know: a reserve that was turned away, say."""
 
@@ -90,6 +100,22 @@ class Channel(Client):
     @pages.setter
     def pages(self, pages: Pages | None) -> None:
         self.port = pages
+
+    def features(self) -> Mapping[str, int]:
+        rows = self.port.rows if self.port is not None else ()
+        return features_of(rows) if rows else NO_FEATURES
+
+    def publish_costs(self) -> None:
+        """Have the interposer know what commands of the last group's kinds cost by now."""
+        port = self.port
+        if port is None or self.task is None or not (rows := port.rows):
+            return
+        self._until_costs -= 1
+        model = self.task.cost_model
+        if self._until_costs <= 0 and isinstance(model, Linear):
+            self._until_costs = COSTS_EVERY
+            self._costs = self._costs or [None] * COEFFICIENTS
+            port.set_costs(*publish(model, rows, self._costs))
 
     def open_pidfd(self) -> int:
         """Death is learned from the kernel, not only from a closed socket: a forked child may keep

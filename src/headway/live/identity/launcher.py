@@ -18,6 +18,8 @@ from headway.live.wire import paths
 from headway.live.wire.libraries import installed
 
 LIBRARY = "libheadway.so"
+PREDICTS = "libheadway_predict.so"
+"""The same with a monitor of OpenGL contexts, which hooks many more functions."""
 ANY_ORDER = "verify_asan_link_order=0"
 TOKEN = re.compile(r"[0-9a-f]{32}")
 MOST_CPUS = 65_536
@@ -40,10 +42,18 @@ def library() -> Path:
         raise LaunchError(str(error)) from None
 
 
-def preloadable(folder: Path) -> Path:
+def predicting_library() -> Path:
+    """The interposer that predicts what OpenGL's groups cost."""
+    try:
+        return installed(PREDICTS)
+    except FileNotFoundError as error:
+        raise LaunchError(str(error)) from None
+
+
+def preloadable(folder: Path, *, predicts: bool = False) -> Path:
     """The interposer under a name that can stand in LD_PRELOAD: its own, or, if that has a
     character that would end it, a link's in a folder that is this user's alone."""
-    found = library().absolute()
+    found = (predicting_library() if predicts else library()).absolute()
     if not _ENDS_A_NAME.search(str(found)):
         return found
     for place in (folder, paths.fallback()):
@@ -109,12 +119,17 @@ def device_cpu() -> int:
 
 
 def environment(
-    folder: Path, token: str, *, software_gpu: int | None, more: Mapping[str, str] | None = None
+    folder: Path,
+    token: str,
+    *,
+    software_gpu: int | None,
+    more: Mapping[str, str] | None = None,
+    predicts: bool = False,
 ) -> dict[str, str]:
     """The environment of a managed program; its own LD_PRELOAD and OpenCL layers are kept, after
     ours."""
     env = {**os.environ, **(more or {})}
-    ours = str(preloadable(folder))
+    ours = str(preloadable(folder, predicts=predicts))
     for name in ("LD_PRELOAD", "OPENCL_LAYERS"):
         own = env.get(name, "")
         env[name] = f"{ours}:{own}" if own else ours

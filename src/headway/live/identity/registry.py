@@ -85,6 +85,7 @@ class Registry:
                 period_ns=wish.period_ns or entry.period_ns,
                 deadline_ns=wish.deadline_ns or entry.deadline_ns,
                 slowdown=wish.slowdown or entry.slowdown,
+                predict=wish.predict or (None if entry.predict == Exact.name else entry.predict),
             )
         wish, channel.note = self.rights.within(channel.peer, wish)
         policy = wish.policy or DEFAULT_POLICY
@@ -99,7 +100,7 @@ class Registry:
             period_ns=wish.period_ns,
             pix=pix,
             rix=rix,
-            predict=None if entry is None or entry.predict == Exact.name else entry.predict,
+            predict=wish.predict,
         )
         self.set_goals(channel, wish)
         if wish.reserve is not None:

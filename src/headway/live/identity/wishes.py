@@ -24,6 +24,8 @@ class Wish:
     """Of a job, from its first work on; without one the period is."""
     slowdown: float | None = None
     """By which part of what jobs take alone they may take longer, if they have no deadline."""
+    predict: str | None = None
+    """The cost model of its groups."""
     uid: int = -1
 
 

@@ -48,6 +48,7 @@ from headway.live.server.scout import Scout
 from headway.live.server.specfile import SpecFile
 from headway.live.server.startup import DaemonError
 from headway.live.watch.accounts import Accounts
+from headway.live.watch.accuracy import Accuracy
 from headway.live.watch.recording import Recordings
 from headway.live.watch.stats import Stats
 from headway.live.wire import paths
@@ -103,7 +104,8 @@ class Daemon:
         self._bounds = bounds or Bounds()
         self.stats = Stats()
         self.accounts = Accounts()
-        self._observers = (self.stats, self.windows, *observers)
+        self.accuracy = Accuracy()
+        self._observers = (self.stats, self.windows, self.accuracy, *observers)
         try:
             self.spec_file = SpecFile(spec_file, may_be_missing=is_spec_optional)
         except BadInput:

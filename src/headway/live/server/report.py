@@ -225,6 +225,7 @@ def describe_channel(daemon: Daemon, channel: Channel, now_ns: int) -> dict[str,
         "side_by_side": channel.company.side_by_side,
         "gpu_in_jobs": channel.jobs.usage.gpu_share,
         "beside": task.beside,
+        "predictions": daemon.accuracy.describe(task),
     }
 
 

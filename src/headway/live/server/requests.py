@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from headway.engine.choice import parse_policy
+from headway.engine.cost_models import cost_models
+from headway.engine.cost_models.exact import Exact
 from headway.engine.priorities import PriorityRule, expected_priority, parse_priority
 from headway.engine.reserves import ReserveSpec
 from headway.engine.units import DurationError, parse_duration, parse_slowdown
@@ -12,7 +15,9 @@ from headway.live.identity.wishes import Wish, parse_reserve
 
 Request = dict[str, Any]
 """A JSON object."""
-WISHES = ("name", "policy", "priority", "reserve", "shared", "period", "deadline", "slowdown")
+WISHES = (
+    "name", "policy", "priority", "reserve", "shared", "period", "deadline", "slowdown", "predict",
+)  # fmt: skip
 """What a wish is made of."""
 
 
@@ -22,14 +27,16 @@ class Refusal(ValueError):
 
 def wish(request: Request, uid: int) -> Wish:
     """What is to be done with a program of this user."""
+    predict = cost_model(request)
     return Wish(
         name=text(request, "name"),
         policy=policy(request),
         priority=priority(request),
-        reserve=reserve(request),
+        reserve=reserve(request, predict),
         period_ns=duration(request, "period"),
         deadline_ns=duration(request, "deadline"),
         slowdown=slowdown(request),
+        predict=predict,
         uid=uid,
     )
 
@@ -81,6 +88,18 @@ def slowdown(request: Request) -> float | None:
         raise Refusal(f"slowdown: found {value!r}, expected {error}") from None
 
 
-def reserve(request: Request) -> ReserveSpec | None:
+def cost_model(request: Request) -> str | None:
+    value = text(request, "predict")
+    if value is not None and (value not in cost_models() or value == Exact.name):
+        known = ", ".join(sorted(name for name in cost_models() if name != Exact.name))
+        raise Refusal(f"predict: found {value[:40]!r}, expected one of {known}")
+    return value
+
+
+def reserve(request: Request, predict: str | None = None) -> ReserveSpec | None:
+    """An AE reserve goes by what this cost model predicts, or else by history."""
     value = text(request, "reserve")
-    return None if value is None else parse_reserve(value, text(request, "shared"))
+    if value is None:
+        return None
+    found = parse_reserve(value, text(request, "shared"))
+    return found if predict is None else replace(found, predict=predict)

@@ -15,6 +15,7 @@ from headway.live.gate.channel import Channel
 from headway.live.gate.conduct import note
 from headway.live.server.report import in_jobs, running_ns, sample, state_of
 from headway.live.watch.window import SLOTS
+from headway.live.wire.layout import Unfollowed
 
 if TYPE_CHECKING:
     from headway.live.server.daemon import Daemon
@@ -106,6 +107,7 @@ class _Case:
             "waiting_ns": None if waiting is None else now_ns - waiting.submitted_ns,
             "why": None if waiting is None else self._why(waiting),
             "expected": None if waiting is None else self._expected(waiting),
+            "predictions": self._predictions(),
             "reserve": None if task.reserve is None else self._reserve(task.reserve),
             "span_ns": self.stats.span_ns(now_ns),
             "waited_ns": causes.total(),
@@ -183,6 +185,18 @@ class _Case:
             "model": self.task.cost_model.name,
             "cost_ns": waiting.predicted_ns,
             "bound_ns": waiting.bound_ns,
+        }
+
+    def _predictions(self) -> dict[str, Any] | None:
+        """How good they are; None of a task that nothing was predicted for."""
+        found, pages = self.daemon.accuracy.describe(self.task), self.channel.pages
+        if found is None:
+            return None
+        bits = pages.unfollowed if pages is not None else 0
+        return {
+            **found,
+            "model": self.task.cost_model.name,
+            "unfollowed": [u.doc for u in Unfollowed if bits & u],
         }
 
     def _reserve(self, reserve: Reserve) -> dict[str, Any]:

@@ -33,6 +33,11 @@ from headway.view.errors import UserError, say
     metavar="P%",
     help="Without a deadline: how much longer than alone jobs may take; 10% by default.",
 )
+@click.option(
+    "--predict",
+    metavar="MODEL",
+    help="Predict what its groups cost by a cost model: adaptive, libetp, history or recent.",
+)
 @click.option("--require", is_flag=True, help="Fail rather than run unmanaged.")
 @click.option("--no-daemon", is_flag=True, help="Start no daemon if none runs.")
 @click.option(
