@@ -15,14 +15,21 @@ $(STAMP): pyproject.toml CMakeLists.txt scripts/setup scripts/install-packages $
 .PHONY: setup
 setup: $(STAMP) ## Make .venv with headway in .venv/bin
 
+DEMO_STAMP := .venv/.headway-demo
+$(DEMO_STAMP): pyproject.toml CMakeLists.txt scripts/setup scripts/install-packages $(wildcard shim/*/* examples/*.* packaging/*)
+	@[ -e $(STAMP) ] || scripts/setup $(PYTHON) demo
+	@touch $@
+
 .PHONY: demo
-demo: setup ## Programs beside five clear bombs, without and with Headway: simulated, then real
+demo: $(DEMO_STAMP) ## Programs beside five clear bombs, without and with Headway: simulated, then real
 	@mkdir -p out
+	@echo "First in virtual time: a game, a widget and five bombs on one GPU, without Headway and with it"
 	@$(BIN)/headway compare examples/bombs.toml --plot out/demo.png
 	@$(BIN)/headway sim examples/bombs.toml --variant "priorities and a reserve" --trace out/demo.pftrace
 	@$(BIN)/headway check out/demo.pftrace
 	@echo "picture: out/demo.png    trace for ui.perfetto.dev: out/demo.pftrace"
 	@echo
+	@echo "Now for real, about a minute: a program beside five that flood a GPU which one CPU plays"
 	@$(BIN)/python scripts/live_demo.py out
 
 .PHONY: lint
@@ -73,6 +80,13 @@ fuzz: setup ## Readers of strangers' input, fed by coverage for long: make fuzz 
 .PHONY: wheel
 wheel: ## A wheel for Linux with glibc 2.28 or newer, and the sdist, in dist/
 	scripts/wheel $(PYTHON)
+
+.PHONY: docs
+docs: setup ## The documents as a site, in out/site; every link is checked
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check mkdocs-material
+	$(BIN)/python scripts/docs.py out/docs
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --config-file out/docs/mkdocs.yml --site-dir $(CURDIR)/out/site
+	@echo "out/site/index.html"
 
 .PHONY: mutate
 mutate: setup ## Mistakes put into a copy, one at a time: does a test fail?

@@ -6,10 +6,16 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
+import click
 import pytest
 
+from headway.engine.reading import Table
+from headway.engine.spec import parse_spec
+from headway.view.cli import headway as group
+from headway.view.settings import daemon_options
 from tests.integration.command import HEADWAY, ROOT, headway
 
 DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -36,6 +42,87 @@ def test_the_commands_of_a_document_run(document: Path, tmp_path: Path) -> None:
         check=False,
     )
     assert result.returncode == 0, result.stderr
+
+
+SHELL = re.compile(r"(?:^|[;&|]|\$\()\s*(?:sudo )?headway((?: [^;&|\n#]+)?)")
+
+
+def written(document: Path) -> list[list[str]]:
+    """The words of every headway command that a document shows, run by a test or not."""
+    found = []
+    for kind, body in BLOCK.findall(document.read_text()):
+        if kind in ("sh", "console"):
+            body = body.replace("\\\n", " ").replace("$ headway", "headway")
+            for line in body.splitlines():
+                found += [words.split() for words in SHELL.findall(line)]
+    return found
+
+
+@pytest.mark.parametrize("document", DOCS, ids=lambda path: path.name)
+def test_commands_that_a_document_shows_exist_with_their_options(document: Path) -> None:
+    for words in written(document):
+        command: click.Command = group
+        while words and isinstance(command, click.Group) and not words[0].startswith("-"):
+            found = command.get_command(click.Context(command), words[0])
+            assert found is not None, (document.name, words)
+            command, words = found, words[1:]
+        known = {o for p in command.params for o in (*p.opts, *p.secondary_opts)} | {"--help"}
+        own = words[: words.index("--")] if "--" in words else words
+        for word in own:
+            option = word.partition("=")[0].strip("'\"")
+            if option.startswith("--"):
+                assert option in known, (document.name, words)
+
+
+def anchors(document: Path) -> set[str]:
+    """Of the headings, as GitHub and MkDocs make them."""
+    headings = re.findall(r"^#+ (.*)$", document.read_text(), re.MULTILINE)
+    plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
+    return {re.sub(r"[ ]+", "-", heading.strip()) for heading in plain}
+
+
+@pytest.mark.parametrize("document", DOCS, ids=lambda path: path.name)
+def test_links_to_headings_lead_somewhere(document: Path) -> None:
+    for target, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", document.read_text()):
+        page = document.parent / target if target else document
+        assert anchor in anchors(page), (target, anchor)
+
+
+def test_the_spec_page_has_every_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every key that the reader takes, in the part of the page about its table."""
+    asked: set[tuple[str, str]] = set()
+    take = Table.take
+
+    def noting(table: Table, key: str) -> object:
+        names = [str(part) for part in table.path if isinstance(part, str)]
+        asked.add((names[-1] if names else "", key))
+        return take(table, key)
+
+    monkeypatch.setattr(Table, "take", noting)
+    example = (ROOT / "examples" / "headway.toml").read_text()
+    parse_spec(re.sub(r"^# (?=\[|[a-z-]+ = )", "", example, flags=re.MULTILINE))
+    page = (ROOT / "docs" / "spec.md").read_text()
+    parts = re.split(r"^## ", page, flags=re.MULTILINE)
+    about = {part.split("`")[1].strip("[]").split(".")[0]: part for part in parts if "`" in part}
+    for table, key in asked:
+        part = about["task" if table == "reserve" else table] if table in about else page
+        assert f"`{key}" in part or f"[{key}" in page, (table, key)
+    for option in daemon_options():
+        assert f"| `{option}` |" in about["daemon"]
+
+
+def test_every_page_has_a_place_on_the_site() -> None:
+    code = "import docs; print(*sum(docs.NAV.values(), []))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT / "scripts",
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    there = {path.stem for path in (ROOT / "docs").glob("*.md")} - {"index"}
+    assert {*done.stdout.split()} <= there
+    assert (ROOT / "docs" / "index.md").exists()
 
 
 def test_the_readme_shows_commands() -> None:
