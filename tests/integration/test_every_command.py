@@ -221,7 +221,11 @@ PRINTS = {
     "sim --json": ("sim", "short.toml", "--json"),
     "study": ("study", "acceptance", "--utilisation", "0.5:0.5:0.1", "--sets", "1"),
 }
-SAYS_NOTHING = {"daemon", "doctor", "explain", "ps", "run", "set", "status", "stop", "top", "trace"}
+SAYS_NOTHING = {"daemon", "doctor", "explain", "launch", "ps", "run", "set", "shell", "status"} | {
+    "stop",
+    "top",
+    "trace",
+}
 """Those that need a daemon, or a while: their help is tried, and some in processes of their own."""
 
 

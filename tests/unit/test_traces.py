@@ -45,6 +45,7 @@ from headway.engine.events import (
     Ranked,
     Replenished,
     ReserveSet,
+    ShareSet,
     Shown,
     StandsWith,
     Submitted,
@@ -109,6 +110,7 @@ RUN: list[Event] = [
     Overdue(99 * MS, "c", 3),
     Overran(99 * MS, "c", MS, "late", -MS),
     StandsWith(99 * MS, "c", "process 1", 96 * MS),
+    ShareSet(99 * MS, "c", 250),
     END,
 ]
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from headway.engine.model import Group, Task
     from headway.engine.parties import Party
     from headway.engine.reserves import Reserve
+    from headway.engine.shares import Sharer
 
 
 class Observer:
@@ -46,6 +47,7 @@ class Observer:
     def overdue(self, task: Task, jobs: int, now_ns: int) -> None: ...
     def passed(self, task: Task, groups: int, frames: int, used_ns: int, now_ns: int) -> None: ...
     def job_ended(self, job: Job, now_ns: int) -> None: ...
+    def share_set(self, task: Sharer, permille: int, now_ns: int) -> None: ...
     def ended(self, complete: bool, now_ns: int) -> None: ...
 
 
@@ -342,6 +344,16 @@ class JobEnded(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ShareSet(Event):
+    """A task has this share of the multiprocessors from here on, in thousandths. It may be one that
+    is launched and sends no groups."""
+
+    kind = "share_set"
+    task: str
+    permille: int
+
+
+@dataclass(frozen=True, slots=True)
 class TakenUp(Event):
     """The stream takes up a run that has been going on: at its begin, or after so many records were
     dropped. From here to `Found` the records say what there is, not what happens; a group that
@@ -382,7 +394,7 @@ EVENTS: dict[str, type[Event]] = {
         Began, TaskAdded, TaskRemoved, PolicySet, Ranked, ReserveSet, Joined, Submitted, Predicted,
         Withdrawn, Dispatched, Charged, Completed, Replenished, Moved, Entered, Left, Focused,
         Shown, Overdue, Passed, JobEnded, TakenUp, LastUsed, Found, Ended, Overran,
-        StandsWith, Described,
+        StandsWith, Described, ShareSet,
     )
 }  # fmt: skip
 
@@ -527,6 +539,9 @@ class Recorder(Observer):
             None if job.slowdown is None else round(1000 * job.slowdown),
             job.missed,
         )
+
+    def share_set(self, task: Sharer, permille: int, now_ns: int) -> None:
+        self.say(ShareSet, now_ns, task.name, permille)
 
     def ended(self, complete: bool, now_ns: int) -> None:
         self.say(Ended, now_ns, complete)

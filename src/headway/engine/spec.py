@@ -8,6 +8,7 @@ Two forms, one parser, the same objects. TOML:
     priority = 5                  # or "*", "rm", "edf"
     reserve = { policy = "pe", capacity = "10ms", period = "40ms" }
     slowdown = "10%"              # how much longer than alone its jobs may take, without a deadline
+    share = "25%..100%"           # which part of the multiprocessors it may be given beside others
 
 and the paper's line form, where C and T are microseconds and `-` or nothing means none:
 
@@ -40,6 +41,8 @@ from headway.engine.settings import (
     read_reserve,
     read_settings,
 )
+from headway.engine.shares import EXPECTED as EXPECTED_SHARE
+from headway.engine.shares import Range, parse_share
 from headway.engine.units import parse_slowdown
 
 FIELDS = ("name", "sched", "resv", "prio", "C", "T")
@@ -63,6 +66,8 @@ class Entry:
     """By which part of what jobs take alone they may take longer, if they have no deadline."""
     chosen: bool = True
     """The policy stands in the spec: it is not what counts where none does."""
+    shares: Range | None = None
+    """Which share of the multiprocessors its tasks may be given beside others."""
     predict: str | None = None
     """The cost model of the tasks' groups; None: the usual one."""
 
@@ -155,6 +160,7 @@ def _read(document: dict[str, Any], report: Report) -> Spec:
             table.duration("deadline", 0, least=1) or None,
             _read_slowdown(table),
             chosen,
+            _read_share(table),
             predict,
         )
         pools.check(entry.reserve.spec, name, table.path)
@@ -182,6 +188,15 @@ def _read_slowdown(table: Table) -> float | None:
         return None if found is None else parse_slowdown(found)
     except ValueError as error:
         table.bad("slowdown", shown(found), str(error))
+        return None
+
+
+def _read_share(table: Table) -> Range | None:
+    found = table.take("share")
+    try:
+        return None if found is None else parse_share(str(found))
+    except ValueError:
+        table.bad("share", shown(found), EXPECTED_SHARE)
         return None
 
 

@@ -19,6 +19,8 @@ def sentences(facts: Facts) -> list[str]:
     lines = [_now(facts), _lately(facts)]
     if facts.get("gpu_in_jobs") is not None:
         lines.append(_jobs(facts))
+    if facts.get("share_told", 1000) < 1000:
+        lines.append(_share(facts))
     if advice := about_mps(facts):
         lines.append(f"Note: {advice}.")
     if facts["note"]:
@@ -40,6 +42,17 @@ def _predictions(found: Facts) -> str:
     if found["unfollowed"]:
         text += f" Not followed: {'; '.join(found['unfollowed'])}."
     return text
+
+
+def _share(facts: Facts) -> str:
+    """Which part of the multiprocessors it may use beside others, and whether it keeps to that."""
+    told, kept = facts["share_told"] / 1000, facts["share_kept"] / 1000
+    given = f"Beside others it may use {percent(told)} of the multiprocessors"
+    if kept == told:
+        return f"{given}, and keeps to that while it runs."
+    if kept:
+        return f"{given}; its work still has {percent(kept)}."
+    return f"{given}; its work cannot be confined while it runs, so it is gated in time."
 
 
 def _jobs(facts: Facts) -> str:

@@ -28,6 +28,9 @@ class Controller:
     def __init__(self) -> None:
         self.tasks: dict[str, Sharer] = {}
         """Those that share the device now, by name."""
+        self.quantum = 1
+        """A rise of a share by less than so many thousandths is not made: where another share takes
+        a restart, a small one is not worth that."""
 
     def joins(self, task: Sharer) -> None:
         """The task uses the device from now on."""

@@ -71,7 +71,7 @@ class Aimd(Controller):
         wanted = self._bound(task, self._wanted[task.name] + STEP)
         self._wanted[task.name] = wanted
         rise = wanted - self._published[task.name]
-        enough = rise >= self._hysteresis or wanted == task.shares.most
+        enough = rise >= max(self._hysteresis, self.quantum) or wanted == task.shares.most
         if enough and not self._is_settling(task, now_ns):
             self._publish(task, now_ns)
 

@@ -31,11 +31,13 @@ class _Search:
 
     misses: Misses
     level: int
+    resolution: int = RESOLUTION
+    """Levels that differ by less are the same."""
     good: int | None = None
     """The largest level that was confirmed."""
     bad: int | None = None
     """The smallest at which a job missed, of those above the good one."""
-    step: int = RESOLUTION
+    step: int = 0
     """How far up a trial goes while nothing above is known to be bad; twice as far each time."""
     streak: int = 0
     """Jobs in time at this level."""
@@ -62,22 +64,25 @@ class _Search:
         if self.good is None or self.level > self.good:
             self._is_good()
         if self.bad is None:
-            self._go(min(most, self.level + self.step), now_ns)
+            self._go(min(most, self.level + max(self.step, self.resolution)), now_ns)
         elif not self._is_found():
             self._go((self.level + self.bad) // 2, now_ns)
         elif self.streak >= self.patience:
-            self.bad, self.step = None, RESOLUTION
-            self._go(min(most, self.level + self.step), now_ns)
+            self.bad, self.step = None, 0
+            self._go(min(most, self.level + max(self.step, self.resolution)), now_ns)
 
     def _is_good(self) -> None:
         if self.good is not None and self.bad is None:
-            self.step, self.patience = 2 * self.step, FIRST
+            self.step, self.patience = 2 * max(self.step, self.resolution), FIRST
         self.good = self.level
         if self.bad is not None and self.bad <= self.level:  # at the floor
-            self.bad, self.step = None, RESOLUTION
+            self.bad, self.step = None, 0
 
     def _is_found(self) -> bool:
-        return self.good is not None and self.bad is not None and self.bad - self.good <= RESOLUTION
+        """Whether nothing between the good and the bad is worth a trial."""
+        if self.good is None or self.bad is None:
+            return False
+        return (self.good + self.bad) // 2 - self.good < self.resolution
 
     def _go(self, level: int, now_ns: int) -> None:
         if level != self.level:
@@ -118,6 +123,7 @@ class Bisection(Controller):
         floor = max(self._floor, min(other.shares.least for other in others))
         most = max(other.shares.most for other in others)
         search = self._search(job.task.name, _names(others), most)
+        search.resolution = max(RESOLUTION, self.quantum)
         changed_ns = search.changed_ns
         if changed_ns is not None and job.begun_ns < changed_ns + self._between_ns:
             return

@@ -28,7 +28,8 @@ def level_of(client: Client) -> float:
         return 0.0
     if share is None or share > GPU_BOUND:
         return 0.0
-    return client.company.controller.level(task) / WHOLE_PERMILLE
+    level = client.company.controller.level(task)
+    return 1.0 if level and client.company.in_space else level / WHOLE_PERMILLE
 
 
 def notice(online: Collection[Client], now_ns: int) -> None:

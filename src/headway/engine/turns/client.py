@@ -106,6 +106,9 @@ class Company:
     """When it last lost its turn to others."""
     side_by_side: bool = False
     """The hardware runs its work beside that of others, as under MPS, not in time slices."""
+    in_space: bool = False
+    """Less important programs are confined to shares of the multiprocessors, so they need not stop
+    as well."""
 
 
 class Client:

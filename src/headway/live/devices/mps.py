@@ -40,6 +40,33 @@ def may_use(pid: int) -> bool:
         return True
 
 
+TERMINATE_S = 3.0
+
+
+def terminate_client(pipes: Path, pid: int) -> bool:
+    """Have the servers in this folder end the GPU work of one process, and only that; whether one
+    of them did."""
+
+    def said(words: str) -> str | None:
+        try:
+            done = subprocess.run(  # noqa: S603 - by its name, as it was found
+                [CONTROL],
+                input=words,
+                env={**os.environ, PIPES: str(pipes)},
+                capture_output=True,
+                text=True,
+                timeout=TERMINATE_S,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return done.stdout if done.returncode == 0 else None
+
+    servers = [word for word in (said("get_server_list\n") or "").split() if word.isdigit()]
+    answers = [said(f"terminate_client {server} {pid}\n") for server in servers]
+    return any(answer is not None for answer in answers)
+
+
 class MpsError(OSError):
     """MPS cannot be started; one line."""
 

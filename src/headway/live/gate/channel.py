@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from headway.engine.controllers.slowdown import Slowdown
 from headway.engine.cost_models import NO_FEATURES
 from headway.engine.rendering import features_of
 from headway.engine.rendering.published import Linear, Published, publish
@@ -61,7 +60,7 @@ class Channel(Client):
     port: Pages | None
 
     def __init__(self, number: int, connection: socket.socket, peer: Peer, now_ns: int) -> None:
-        super().__init__(peer.pid, now_ns, Slowdown())
+        super().__init__(peer.pid, now_ns)
         self.number = number
         self.socket = connection
         self.peer = peer

@@ -12,6 +12,7 @@ from headway.engine.cost_models.history import History
 from headway.engine.model import Task
 from headway.engine.reserves import ReserveSpec
 from headway.engine.settings import describe
+from headway.engine.shares import ANY
 from headway.engine.spec import Spec
 from headway.live.desktop.servers import Inherit
 from headway.live.gate.channel import Channel, Peer
@@ -86,6 +87,7 @@ class Registry:
                 deadline_ns=wish.deadline_ns or entry.deadline_ns,
                 slowdown=wish.slowdown or entry.slowdown,
                 predict=wish.predict or (None if entry.predict == Exact.name else entry.predict),
+                shares=wish.shares or entry.shares,
             )
         wish, channel.note = self.rights.within(channel.peer, wish)
         policy = wish.policy or DEFAULT_POLICY
@@ -103,6 +105,7 @@ class Registry:
             predict=wish.predict,
         )
         self.set_goals(channel, wish)
+        task.shares = wish.shares or ANY
         if wish.reserve is not None:
             self._reserve(channel, task, wish.reserve, now_ns)
         return task
@@ -151,6 +154,7 @@ class Registry:
         if wish.priority is not None:
             self.engine.set_priority(task, wish.priority, now_ns)
         task.period_ns = wish.period_ns
+        task.shares = wish.shares or task.shares
         self.set_goals(channel, wish)
         if wish.reserve is not None:
             return self.change_reserve(channel, wish.reserve, channel.peer.uid, now_ns)
@@ -167,8 +171,11 @@ class Registry:
             channel.pages.set_deadline(channel.deadline_ns or 0)
 
     def change_goals(self, channel: Channel, wish: Wish, now_ns: int) -> None:
-        """A running task's period, deadline or slowdown are others now, as far as the wish says."""
+        """A running task's period, deadline, slowdown or shares are others now, as far as the wish
+        says."""
         task = channel.task
+        if task is not None and wish.shares is not None:
+            task.shares = wish.shares
         if task is None or (wish.period_ns, wish.deadline_ns, wish.slowdown) == (None,) * 3:
             return
         before = _as_it_is(channel, task)
@@ -255,4 +262,5 @@ def _as_it_is(channel: Channel, task: Task) -> Wish:
         period_ns=task.period_ns,
         deadline_ns=channel.deadline_ns,
         slowdown=channel.slowdown,
+        shares=task.shares,
     )

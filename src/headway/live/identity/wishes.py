@@ -9,6 +9,7 @@ from pathlib import Path
 from headway.engine import settings
 from headway.engine.priorities import PriorityRule
 from headway.engine.reserves import ReserveSpec
+from headway.engine.shares import Range
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,8 @@ class Wish:
     """By which part of what jobs take alone they may take longer, if they have no deadline."""
     predict: str | None = None
     """The cost model of its groups."""
+    shares: Range | None = None
+    """Which share of the multiprocessors it may be given beside others."""
     uid: int = -1
 
 

@@ -46,7 +46,7 @@ class Caller:
         self.records = False
         """Events go to it, until it closes its side."""
         self.keeps = False
-        """It holds or waits for a token, which its end would give back."""
+        """It holds or waits for a token, or has programs share the GPU, which its end would end."""
 
     @property
     def process(self) -> tuple[int, int]:
@@ -110,6 +110,7 @@ class Callers:
         self._daemon.recordings.end(caller, time.monotonic_ns())
         if self._daemon.locks is not None:
             self._daemon.locks.gone(caller)
+        self._daemon.shares.gone(caller)
         self._daemon.loop.unwatch(caller.socket.fileno())
         self._daemon.loop.close_later(caller.socket.close)
 

@@ -139,6 +139,7 @@ class Clients:
         daemon.servers.arrived(channel)
         daemon.windows.arrived(channel)  # before it can ask for anything
         daemon.directory.arrived(channel)
+        daemon.pages.arrived(channel)
         daemon.arbiter.changed()
         welcome = [build_welcome(channel.number)]
         socket.send_fds(channel.socket, welcome, [pages.daemon_fd, pages.client_fd])
@@ -185,6 +186,7 @@ class Clients:
                 sample(daemon, channel, now_ns)
             if beats - heard > LIVELY:
                 del self._lively[channel]
+        daemon.pages.publish(now_ns)
         self.newcomers.tick(now_ns)
 
     def drop(self, channel: Channel) -> None:
@@ -213,4 +215,5 @@ class Clients:
             daemon.doubt(error)
         daemon.windows.gone(channel)
         daemon.directory.gone(channel)
+        daemon.pages.gone(channel)
         daemon.arbiter.changed()

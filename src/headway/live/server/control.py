@@ -135,6 +135,18 @@ class Control:
         self._wish({"priority": request.get("priority")}, caller.peer)
         return locks.handle(request, caller, time.monotonic_ns())
 
+    def do_share(self, request: Request, caller: Caller) -> Result:
+        """A launcher has a program share the GPU, or says what became of its jobs."""
+        shares, peer = self._daemon.shares, caller.peer
+        if request.get("act") == "controller":
+            if not self._daemon.registry.rights.may_rule(peer):
+                raise Refusal("only the user of the daemon may choose another controller")
+            shares.choose(requests.text(request, "name") or "")
+            return {}
+        if request.get("priority") is not None:
+            self._wish({"priority": str(request["priority"])}, peer)
+        return shares.handle(request, caller, time.monotonic_ns())
+
     def do_stop(self, request: Request, caller: Caller) -> Result:
         if not self._daemon.registry.rights.may_rule(caller.peer):
             raise Refusal("only the user of the daemon may stop it")

@@ -31,6 +31,8 @@ from headway.live.desktop.foreground import Foreground
 from headway.live.desktop.servers import Inherit, Servers
 from headway.live.devices.lock_server import LockServer
 from headway.live.devices.mps import MEANING, Mps
+from headway.live.devices.share_pages import SharePages
+from headway.live.devices.share_server import DEFAULT_CONTROLLER, ShareServer
 from headway.live.gate.arbiter import Arbiter, Bounds
 from headway.live.gate.channel import Channel
 from headway.live.gate.conduct import Lines
@@ -89,6 +91,7 @@ class Daemon:
         metrics: Address | None = None,
         inherit: Inherit | None = None,
         locks: LockSystem | None = None,
+        controller: str = DEFAULT_CONTROLLER,
     ) -> None:
         self.folder = folder
         self.windows = Windows(split_ns, window_ns)
@@ -103,9 +106,10 @@ class Daemon:
         self._holdoff_ns = holdoff_ns
         self._bounds = bounds or Bounds()
         self.stats = Stats()
+        self.pages = SharePages(self._record)
         self.accounts = Accounts()
         self.accuracy = Accuracy()
-        self._observers = (self.stats, self.windows, self.accuracy, *observers)
+        self._observers = (self.stats, self.windows, self.accuracy, self.pages, *observers)
         try:
             self.spec_file = SpecFile(spec_file, may_be_missing=is_spec_optional)
         except BadInput:
@@ -140,6 +144,7 @@ class Daemon:
         )
         self.control = Control(self)
         self.locks = None if locks is None else LockServer(locks, self.control.callers.tell)
+        self.shares = ShareServer(controller, self.control.callers.tell, self._record, self.pages)
         self.foreground = Foreground(self, display)
         self._policies_fail = False
         self.refused = 0
@@ -352,7 +357,7 @@ class Daemon:
             listener.resume(now_ns)
         if self._beats and now_ns - self._beat_ns >= HEARTBEAT_NS:
             self._beat(now_ns)
-        in_use = self.locks is not None and self.locks.busy
+        in_use = (self.locks is not None and self.locks.busy) or self.shares.busy
         if self.until_idle and not (self.channels or self.clients.newcomers or in_use):
             self._stopping |= self._is_over(now_ns)
 
@@ -448,6 +453,13 @@ class Daemon:
         self.arbiter = self._new_arbiter()
         self.arbiter.grants, self.arbiter.leases = grants, leases
         self.servers.start_over(self.engine)
+
+    def _record(self, hook: str, *args: object, at_ns: int) -> None:
+        """Something that launched programs did, for whoever watches."""
+        try:
+            self.engine.tell(hook, *args, at_ns=at_ns)
+        except Exception as error:
+            self.doubt(error)
 
     # -- what others ask of it ---------------------------------------------------------------
 

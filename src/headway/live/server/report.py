@@ -89,6 +89,8 @@ def _quiet_facts(daemon: Daemon, channel: Channel, task: Task, now_ns: int) -> _
         channel.note,
         channel.deadline_ns,
         channel.slowdown,
+        task.shares,
+        daemon.pages.told(channel),
         None if reserve is None else (reserve, reserve.spec, reserve.budget_ns),
     )
 
@@ -226,6 +228,17 @@ def describe_channel(daemon: Daemon, channel: Channel, now_ns: int) -> dict[str,
         "gpu_in_jobs": channel.jobs.usage.gpu_share,
         "beside": task.beside,
         "predictions": daemon.accuracy.describe(task),
+        **describe_share(daemon, channel, task),
+    }
+
+
+def describe_share(daemon: Daemon, channel: Channel, task: Task) -> dict[str, Any]:
+    """Which part of the multiprocessors a program may be given, was told, and keeps to."""
+    pages = channel.pages
+    return {
+        "share_range": str(task.shares),
+        "share_told": daemon.pages.told(channel),
+        "share_kept": 0 if pages is None else pages.share,
     }
 
 

@@ -10,6 +10,7 @@ from headway.engine.cost_models import cost_models
 from headway.engine.cost_models.exact import Exact
 from headway.engine.priorities import PriorityRule, expected_priority, parse_priority
 from headway.engine.reserves import ReserveSpec
+from headway.engine.shares import Range, parse_share
 from headway.engine.units import DurationError, parse_duration, parse_slowdown
 from headway.live.identity.wishes import Wish, parse_reserve
 
@@ -17,6 +18,7 @@ Request = dict[str, Any]
 """A JSON object."""
 WISHES = (
     "name", "policy", "priority", "reserve", "shared", "period", "deadline", "slowdown", "predict",
+    "share",
 )  # fmt: skip
 """What a wish is made of."""
 
@@ -37,6 +39,7 @@ def wish(request: Request, uid: int) -> Wish:
         deadline_ns=duration(request, "deadline"),
         slowdown=slowdown(request),
         predict=predict,
+        shares=shares(request),
         uid=uid,
     )
 
@@ -78,6 +81,14 @@ def duration(request: Request, key: str) -> int | None:
     if not duration_ns:
         raise Refusal(f"{key}: expected a duration above zero")
     return duration_ns
+
+
+def shares(request: Request) -> Range | None:
+    value = text(request, "share")
+    try:
+        return None if value is None else parse_share(value)
+    except ValueError as error:
+        raise Refusal(f"share: {error}") from None
 
 
 def slowdown(request: Request) -> float | None:

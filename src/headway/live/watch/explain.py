@@ -13,7 +13,7 @@ from headway.engine.reserves import BACKGROUND, Reserve
 from headway.engine.turns.client import Client
 from headway.live.gate.channel import Channel
 from headway.live.gate.conduct import note
-from headway.live.server.report import in_jobs, running_ns, sample, state_of
+from headway.live.server.report import describe_share, in_jobs, running_ns, sample, state_of
 from headway.live.watch.window import SLOTS
 from headway.live.wire.layout import Unfollowed
 
@@ -102,6 +102,7 @@ class _Case:
             "beside": task.beside,
             "in_jobs": in_jobs(self.stats.tasks[task], now_ns),
             "side_by_side": self.channel.company.side_by_side,
+            **describe_share(self.daemon, self.channel, task),
             "state": state_of(self.channel),
             "share": self._share(self.channel),
             "waiting_ns": None if waiting is None else now_ns - waiting.submitted_ns,

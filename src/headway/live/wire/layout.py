@@ -197,7 +197,12 @@ DAEMON_PAGE: Final = Record(
             "with its so-manieth pause a job is taken to be over: say so if that is wanted; "
             "0: do not",
         ),
-        Field("reserved", U32),
+        # for shares
+        Field(
+            "share",
+            U32,
+            "thousandths of the multiprocessors that the program may use beside others; 0: all",
+        ),
         # for predictions of OpenGL's groups
         Field("group_cost", U64, "of every group, in 1/1024 ns; 0: no costs are published"),
         Field("coefficient", COEFFICIENT, "by a hash of kind and mesh", COEFFICIENTS),
@@ -313,6 +318,9 @@ CLIENT_PAGE: Final = Record(
         Field("rows", U32, "entries of the next field; of who has no context monitor 0"),
         Field("unfollowed", U32, "what the context monitor could not follow, so far"),
         Field("row", ROW, "of the group submitted last", ROWS),
+        # for shares
+        Field("share", U32, "thousandths of the multiprocessors that its work is confined to now"),
+        Field("whole", U32, "groups that had all of them, for they cannot be confined"),
     ),
     shared=True,
 )

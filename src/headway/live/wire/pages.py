@@ -221,6 +221,16 @@ class Pages:
     def calm_ns(self) -> int:
         return self._words.calm.value if self._daemon else 0
 
+    def set_share(self, permille: int) -> None:
+        """The program may use so many thousandths of the multiprocessors beside others."""
+        if self._daemon:
+            DAEMON_PAGE.word(self._daemon, "share").value = permille
+
+    @property
+    def share(self) -> int:
+        """How many its work is confined to, as it says; 0: it says nothing."""
+        return CLIENT_PAGE.word(self._client, "share").value if self._client else 0
+
     def set_deadline(self, deadline_ns: int) -> None:
         if self._daemon:
             self._deadline.value = deadline_ns

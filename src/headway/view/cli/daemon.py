@@ -64,6 +64,12 @@ from headway.view.files import load_policy_file, read_text
 )
 @click.option("--display", help="Whose foreground window counts; else $DISPLAY. none: no one's.")
 @click.option("--locks", "locks_file", metavar="FILE", help="Serve tokens and units of GPUs.")
+@click.option(
+    "--controller",
+    default="slowdown",
+    show_default=True,
+    help="What decides on others' shares by misses: slowdown, aimd, bisection, alone.",
+)
 @click.option("--metrics", metavar="unix:/PATH|PORT", help="Serve metrics for Prometheus there.")
 @click.option("--cpu", type=click.IntRange(min=0), help="Stay on this CPU.")
 def command(
@@ -86,6 +92,7 @@ def command(
     rt_priority: int,
     display: str | None,
     locks_file: str | None,
+    controller: str,
     metrics: str | None,
     cpu: int | None,
 ) -> None:
@@ -96,6 +103,7 @@ def command(
     """
     from headway.engine.units import DurationError, parse_duration
     from headway.live.desktop.servers import Inherit
+    from headway.live.devices.share_server import ShareError
     from headway.live.gate.arbiter import Bounds
     from headway.live.identity import launcher
     from headway.live.identity.wishes import parse_address
@@ -172,6 +180,7 @@ def command(
                 display=os.environ.get("DISPLAY") if display is None else display,
                 metrics=address,
                 locks=locks,
+                controller=controller,
                 inherit=Inherit(
                     "pix" in inherit, "rix" in inherit, nice=nice_server, watch=not no_servers
                 ),
@@ -183,7 +192,7 @@ def command(
                 lambda: ready(str(paths.runtime_folder())),
                 (lambda: notify(b"WATCHDOG=1")) if watched else None,
             )
-    except (DaemonError, OSError) as error:
+    except (DaemonError, ShareError, OSError) as error:
         raise UserError(f"headway daemon: {error}") from None
 
 

@@ -38,6 +38,11 @@ from headway.view.errors import UserError, say
     metavar="MODEL",
     help="Predict what its groups cost by a cost model: adaptive, libetp, history or recent.",
 )
+@click.option(
+    "--share",
+    metavar="P%[..P%]",
+    help="Which part of the multiprocessors it may be given beside others, such as 25%..100%.",
+)
 @click.option("--require", is_flag=True, help="Fail rather than run unmanaged.")
 @click.option("--no-daemon", is_flag=True, help="Start no daemon if none runs.")
 @click.option(

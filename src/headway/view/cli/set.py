@@ -23,6 +23,7 @@ from headway.view.errors import UserError
 @click.option(
     "--slowdown", metavar="P%", help="Without a deadline: how much longer than alone jobs may take."
 )
+@click.option("--share", metavar="P%[..P%]", help="What it may be given beside others: 25%..100%.")
 def command(
     task: str,
     policy: str | None,
@@ -35,7 +36,7 @@ def command(
     from headway.view.daemons import ask
 
     if not (policy or priority or reserve or any(goals.values())):
-        changes = "--policy, --priority, --reserve, --period, --deadline or --slowdown"
+        changes = "--policy, --priority, --reserve, --period, --deadline, --slowdown or --share"
         raise UserError(f"headway set: expected {changes}, found none")
     request = {"do": "set", "task": task, "policy": policy, "priority": priority}
     answer = ask("set", {**request, "reserve": reserve, "shared": shared, **goals})

@@ -65,6 +65,23 @@ class Budgets:
         return budget.budget_ns > 0 if budget.kind == "pe" else budget.budget_ns >= predicted_ns
 
 
+class Shares:
+    """The share of the multiprocessors of each task that was given one."""
+
+    def __init__(self, canvas: Canvas) -> None:
+        self._canvas = canvas
+        self._track = 0
+        self._counters: dict[str, Counter] = {}
+
+    def show(self, ns: int, task: str, permille: int) -> None:
+        counter = self._counters.get(task)
+        if counter is None:
+            self._track = self._track or self._canvas.track("Shares")
+            track = self._canvas.track(task, self._track, unit="%")
+            counter = self._counters[task] = Counter(track)
+        self._canvas.put(ns, counter.at(permille / 10))
+
+
 class _Rate:
     __slots__ = ("counter", "frames", "since_ns")
 

@@ -4,6 +4,7 @@
       decisions    an instant per dispatch
     Frame rates    of each task that shows frames
     Reserves       the budget of each, in us
+    Shares         of the multiprocessors, of each task that has one
     Tasks          who gets the focus, and how the run ended
       (each task)  what its groups did: waiting (submitted, not dispatched), waiting for budget (its
                    reserve does not let it through), queued (dispatched, not started), running, or
@@ -21,7 +22,7 @@ from typing import Any
 
 from headway.engine import events
 from headway.engine.model import level_of
-from headway.view.traces.counters import Budgets, FrameRates
+from headway.view.traces.counters import Budgets, FrameRates, Shares
 from headway.view.traces.tracks import (
     Annotation,
     Canvas,
@@ -97,6 +98,7 @@ class Drawing:
         """Pending ones: where they are drawn, since when, and who asked."""
         self._budgets = Budgets(self._canvas)
         self._rates = FrameRates(self._canvas)
+        self._shares = Shares(self._canvas)
         self._taking_up = False
         self._drawers: dict[type[events.Event], Callable[[Any], None]] = {
             events.TaskAdded: self._task_added,
@@ -118,6 +120,7 @@ class Drawing:
             events.Focused: self._focused,
             events.Shown: self._shown,
             events.Passed: self._passed,
+            events.ShareSet: self._share_set,
             events.TakenUp: self._taken_up,
             events.Found: self._found,
             events.Ended: self._ended,
@@ -184,6 +187,9 @@ class Drawing:
     def _count_frames(self, ns: int, task: str, frames: int) -> None:
         if self._shows is None or self._shows(task):
             self._rates.add(ns, task, frames)
+
+    def _share_set(self, event: events.ShareSet) -> None:
+        self._shares.show(event.ns, event.task, event.permille)
 
     def _passed(self, event: events.Passed) -> None:
         for group in self._task(event.task).open.values():

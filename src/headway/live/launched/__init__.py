@@ -1,0 +1,1 @@
+"""Programs that a launcher starts, watches, restarts with another share and ends."""
