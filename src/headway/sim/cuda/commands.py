@@ -107,6 +107,11 @@ class Context:
             self.device.done(row) * row.nominal_ns for row in rows if isinstance(row, Row)
         )
 
+    def end(self) -> None:
+        """Its process is gone."""
+        for lane in self.lanes:
+            lane.drop()
+
     @property
     def is_idle(self) -> bool:
         """Whether nothing of it is on the GPU, or waits there."""
@@ -121,6 +126,8 @@ class Lane:
     queue: deque[Command] = field(default_factory=deque)
     launched: int = 0
     """Kernels and copies in it that are not done."""
+    gone: bool = False
+    """Its process is."""
     _coming: int = 0
     """Commands that were sent and are not in the queue yet."""
     _runs: bool = False
@@ -138,7 +145,8 @@ class Lane:
 
         def arrive() -> None:
             self._coming -= 1
-            self.put(command)
+            if not self.gone:
+                self.put(command)
 
         self.clock.at(self.clock.now_ns + delay_ns, arrive)
 
@@ -155,6 +163,13 @@ class Lane:
             self.launched += 1
         self.queue.append(command)
         self.go_on()
+
+    def drop(self) -> None:
+        """Its process is gone: what has begun goes on, and nothing after that."""
+        self.gone = True
+        while len(self.queue) > self._runs:
+            self.queue.pop()
+        self._idle_calls, self._room_calls = [], []
 
     def when_idle(self, call: Call) -> None:
         """Call this once everything in the lane is done."""

@@ -22,7 +22,7 @@ class Device:
 
     kind: ClassVar[str]
     side_by_side: ClassVar[bool] = False
-    """Whether kernels of several processes run at the same time."""
+    """Whether kernels of several processes mix, rather than each process having slices."""
 
     def __init__(self, clock: Clock, profile: DeviceProfile) -> None:
         self.clock = clock
@@ -83,6 +83,7 @@ class OneGroup(Device):
     """One kernel after the other, each for itself, as a scenario's groups without `cuda`."""
 
     kind = "one-group"
+    side_by_side = True
 
     def __init__(self, clock: Clock, profile: DeviceProfile) -> None:
         super().__init__(clock, profile)

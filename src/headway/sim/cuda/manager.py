@@ -73,7 +73,7 @@ class Manager:
         engine.attach(self.windows)
         self._glance: Entry | None = None
         self._timer: Entry | None = None
-        self._ticked_ns = -how.reacts_ns
+        self._ticked_ns = -1
         self._delay_ns = how.reacts_ns if how.polls else how.wakes_ns
         self._clients: list[SimulatedClient] = []
         self.arbiter.look(how.polls, 0)
@@ -100,11 +100,14 @@ class Manager:
         return Slowdown()
 
     def remove(self, client: SimulatedClient) -> None:
-        """A program is gone."""
-        if client.task is not None:
-            self.arbiter.remove(client, self._clock.now_ns)
-            self.windows.gone(client)
-            self._decided()
+        """A program is gone, which is heard after everything that it had said."""
+
+        def gone(now_ns: int) -> None:
+            if client.task is not None:
+                self.arbiter.remove(client, now_ns)
+                self.windows.gone(client)
+
+        self.hear(gone)
 
     def change(self, client: SimulatedClient, change: Callable[[], None]) -> None:
         """Change a program's priority or reserve, as `headway set` does."""
@@ -154,13 +157,16 @@ class Manager:
         """Something was decided: when is there more to do?"""
         while self.windows.is_stale:
             self.windows.tell()
-        now_ns = self._clock.now_ns
+        now_ns = self._engine.now_ns = self._clock.now_ns
         due_ns = self.arbiter.next_timer_ns()
         self._clock.cancel(self._timer)
         self._timer = None
+        if (
+            due_ns is not None and due_ns <= now_ns == self._ticked_ns
+        ):  # it was seen to, and goes on
+            due_ns = now_ns + self._how.reacts_ns
         if due_ns is not None:
-            again_ns = self._ticked_ns + self._how.reacts_ns
-            self._timer = self._clock.at(due_ns if due_ns > now_ns else again_ns, self._tick)
+            self._timer = self._clock.at(due_ns, self._tick)
         look_ns = self.arbiter.next_glance_ns
         if self._how.polls and look_ns is not None and self._glance is None:
             self._glance = self._clock.at(max(look_ns, now_ns + self._delay_ns), self._look)

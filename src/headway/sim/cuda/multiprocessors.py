@@ -178,10 +178,10 @@ class Multiprocessors:
 
     def _fill(self) -> None:
         """Give free multiprocessors to whoever comes first."""
-        if self._paused or not self._active:
+        if self._paused or not self._active or self._run is not None:
             return
         now_ns = self.clock.now_ns
-        if len(self._active) == 1 and self._run is None:
+        if len(self._active) == 1:
             only = self._active[0]
             if only.is_fresh and only.ready_ns <= now_ns:
                 self._run_alone(only)

@@ -186,7 +186,9 @@ class Program:
             self._heard(DoneJob(index, due_ns, begun_ns, now_ns, plan.deadline_ns))
             index, self.begun_ns = index + 1, None
             due_ns = self.due_ns = self._next_ns(due_ns)
-            yield from self._pass(due_ns - self._clock.now_ns)
+            if plan.jobs is None or index < plan.jobs:
+                yield from self._pass(due_ns - self._clock.now_ns)
+        yield from self._way.synchronise(None)
 
     def _next_ns(self, due_ns: int) -> int:
         """When the next job is due. Who is late is so by a period at most: jobs do not pile up."""

@@ -122,6 +122,7 @@ class CudaRun:
         self.clock.at(happening.at_ns, lambda: happening.do(self))
 
     def _gone(self, task: Task) -> None:
+        self.contexts[task].end()
         if self.manager is not None:
             self.manager.remove(self.clients[task])
 
