@@ -15,6 +15,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
 from headway.engine.inheritance import lent_ns
+from headway.engine.units import DurationError, parse_duration
 
 if TYPE_CHECKING:
     from headway.engine.inheritance import Request
@@ -131,3 +132,22 @@ class Reserve:
 
     def __repr__(self) -> str:
         return f"<reserve {self.name}: {self.budget_ns} of {self.capacity_ns} ns>"
+
+
+def parse_reserve(text: object, shared: str | None = None) -> ReserveSpec:
+    """Read C/T or C/T:pe or C/T:ae; ValueError says what was expected."""
+    numbers, _, kind = str(text).partition(":")
+    capacity, slash, period = numbers.partition("/")
+    kind = kind or "pe"
+    expected = f'a reserve such as "5ms/20ms" or "5ms/20ms:ae", found {text!r}'
+    if not slash or kind not in KINDS:
+        raise ValueError(f"expected {expected}")
+    try:
+        capacity_ns, period_ns = parse_duration(capacity), parse_duration(period)
+    except DurationError as error:
+        raise ValueError(f"expected {expected} ({error})") from None
+    if not 0 < capacity_ns <= period_ns:
+        raise ValueError(f"expected a capacity above zero and at most the period, found {text!r}")
+    if shared == BACKGROUND:
+        raise ValueError(f"the pool {BACKGROUND!r} belongs to Headway: expected another name")
+    return ReserveSpec(kind, capacity_ns, period_ns, shared)

@@ -19,8 +19,9 @@ from headway.engine.reserves import (
     KINDS,
     POOL_MARK,
     ReserveSpec,
+    parse_reserve,
 )
-from headway.engine.units import DurationError, format_ns, parse_duration
+from headway.engine.units import format_ns
 
 NAME_LENGTH = 200
 ADMISSIONS = ("limit", "analysis")
@@ -125,25 +126,6 @@ class ReserveWish:
     background: bool = False
     none: bool = False
     """It says so, rather than nothing."""
-
-
-def parse_reserve(text: object, shared: str | None = None) -> ReserveSpec:
-    """Read C/T or C/T:pe or C/T:ae; ValueError says what was expected."""
-    numbers, _, kind = str(text).partition(":")
-    capacity, slash, period = numbers.partition("/")
-    kind = kind or "pe"
-    expected = f'a reserve such as "5ms/20ms" or "5ms/20ms:ae", found {text!r}'
-    if not slash or kind not in KINDS:
-        raise ValueError(f"expected {expected}")
-    try:
-        capacity_ns, period_ns = parse_duration(capacity), parse_duration(period)
-    except DurationError as error:
-        raise ValueError(f"expected {expected} ({error})") from None
-    if not 0 < capacity_ns <= period_ns:
-        raise ValueError(f"expected a capacity above zero and at most the period, found {text!r}")
-    if shared == BACKGROUND:
-        raise ValueError(f"the pool {BACKGROUND!r} belongs to Headway: expected another name")
-    return ReserveSpec(kind, capacity_ns, period_ns, shared)
 
 
 def read_predict(table: Table) -> str | None:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from headway.engine import settings
+from headway.engine import reserves
 from headway.engine.priorities import PriorityRule
 from headway.engine.reserves import ReserveSpec
 from headway.engine.shares import Range
@@ -34,7 +34,7 @@ class Wish:
 
 def parse_reserve(text: str, shared: str | None = None) -> ReserveSpec:
     """Read C/T or C/T:pe or C/T:ae; ValueError says what was expected."""
-    return replace(settings.parse_reserve(text, shared), predict="history")
+    return replace(reserves.parse_reserve(text, shared), predict="history")
 
 
 Address = Path | int

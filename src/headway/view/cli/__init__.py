@@ -9,8 +9,6 @@ from typing import Any
 import click
 
 from headway import __version__
-from headway.engine.reading import BadInput
-from headway.engine.registry import ExtensionError
 from headway.view.cli import mistakes, streams
 from headway.view.cli.groups import Group, print_help_if_bare
 from headway.view.errors import BAD_INPUT, FAILED, INTERRUPTED, UserError, say
@@ -99,19 +97,26 @@ def main() -> None:
     except click.ClickException as error:
         say(mistakes.describe(error))
         sys.exit(BAD_INPUT)
-    except BadInput as error:
-        say(str(error))
-        sys.exit(BAD_INPUT)
     except UserError as error:
         say(str(error))
         sys.exit(error.code)
-    except ExtensionError as error:
-        say(str(error))
-        sys.exit(BAD_INPUT)
     except BrokenPipeError:  # the reader, such as `head`, has enough
         sys.exit(0)
     except OSError as error:
         say(f"headway: {streams.describe(error)}")
         sys.exit(FAILED)
+    except Exception as error:
+        if not _is_bad_input(error):
+            raise
+        say(str(error))
+        sys.exit(BAD_INPUT)
     finally:
         streams.drop()
+
+
+def _is_bad_input(error: Exception) -> bool:
+    """Imported now that there is such an error, and not at every start."""
+    from headway.engine.reading import BadInput
+    from headway.engine.registry import ExtensionError
+
+    return isinstance(error, BadInput | ExtensionError)
