@@ -63,6 +63,7 @@ bench-live: setup ## Protection, overhead, latency, deaths and fuzz of the live 
 	$(BIN)/python -m benchmarks.kill_instants
 	$(BIN)/python -m benchmarks.protocol_fuzz
 	$(BIN)/python -m benchmarks.tracing
+	$(BIN)/python -m benchmarks.start_up
 
 .PHONY: bench-desktop
 bench-desktop: setup ## Windows, window servers, video, a game, prediction and ticks (fifteen minutes)

@@ -95,7 +95,8 @@ def _quantile(values: list[int], q: float) -> int:
 
 def print_result(file: str, plan: GpuSyncPlan, result: GpuSyncResult) -> None:
     """The table of a run."""
-    from headway.view.results import milliseconds, new_console, new_table
+    from headway.view.results import milliseconds
+    from headway.view.tables import new_console, new_table
 
     table = new_table(f"{file} (response times in ms)")
     table.add_column("task")

@@ -11,7 +11,8 @@ import click
 import msgspec
 
 from headway.sim.gpusync.paper import FigureResult, GpuSyncFigure, Runs
-from headway.view.results import new_console, new_table, print_claims
+from headway.view.results import print_claims
+from headway.view.tables import new_console, new_table
 
 
 def run_gpusync_figures(chosen: Sequence[GpuSyncFigure], *, as_json: bool, plot: str | None) -> int:

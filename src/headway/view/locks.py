@@ -9,7 +9,7 @@ from rich.console import Console
 from headway.engine.locks.jobs import Job
 from headway.sim.gpusync.lock_file import LockPlan
 from headway.sim.gpusync.lock_run import LockRun, Step
-from headway.view.results import new_table
+from headway.view.tables import new_table
 
 Row = tuple[str, str, str, str, str, str]
 COLUMNS = ("t", "event", "queues", "overflow", "donors", "grants and inheritance")

@@ -6,7 +6,7 @@ from typing import Any
 
 from headway.sim.study.acceptance import Ratios, Study
 from headway.view.plots import new_figure, save
-from headway.view.results import new_console, new_table
+from headway.view.tables import new_console, new_table
 
 SCHEMA = 1
 SAYS = {

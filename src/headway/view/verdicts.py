@@ -9,7 +9,8 @@ from rich.table import Table
 
 from headway.engine.analysis.verdicts import Verdict, overall
 from headway.sim.analysing import Analysis
-from headway.view.results import milliseconds, new_console, new_table
+from headway.view.results import milliseconds
+from headway.view.tables import new_console, new_table
 
 SCHEMA = 1
 

@@ -12,16 +12,9 @@ from headway.sim.scenario import Variant, parse_scenario, parse_variants
 from headway.view.cli.sim import read_overrides
 from headway.view.errors import INTERRUPTED
 from headway.view.files import load_policy_file, read_text
-from headway.view.results import (
-    as_dict,
-    milliseconds,
-    new_console,
-    new_table,
-    per_second,
-    share,
-    unit_of,
-)
+from headway.view.results import as_dict, milliseconds, per_second, share, unit_of
 from headway.view.running import watch
+from headway.view.tables import new_console, new_table
 
 DEFAULT_POLICIES = ("fifo", "prt", "ht")
 

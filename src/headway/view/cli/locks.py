@@ -28,6 +28,6 @@ def command(file: str, as_json: bool) -> None:
         click.echo(msgspec.json.encode(result))
         return
     from headway.view.locks import print_run
-    from headway.view.results import new_console
+    from headway.view.tables import new_console
 
     print_run(new_console(), file, plan)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import SequenceMatcher
 
 import click
 
@@ -37,6 +36,7 @@ def _options(context: click.Context | None) -> list[str]:
 
 def _meant(found: str, known: Iterable[str]) -> str:
     """The nearest of the known words, if any is near; one that begins with what was found is."""
+    from difflib import SequenceMatcher
 
     def likeness(word: str) -> float:
         return SequenceMatcher(None, found, word).ratio() + word.startswith(found)

@@ -164,7 +164,8 @@ def _gpusync() -> list[GpuSyncFigure]:
 def _print(result: FigureResult) -> None:
     """What every task did, then the claims: the paper's number beside ours."""
     from headway.sim.papers import NUMBER_HEADER, number_rows
-    from headway.view.results import new_console, new_table, print_claims
+    from headway.view.results import print_claims
+    from headway.view.tables import new_console, new_table
 
     console = new_console()
     figure = result.figure

@@ -157,7 +157,7 @@ def _as_dict(trace: str, made: Plan, columns: Columns) -> dict[str, Any]:
 
 
 def _print(trace: str, made: Plan, columns: Columns) -> None:
-    from headway.view.results import new_console, new_table
+    from headway.view.tables import new_console, new_table
 
     console = new_console()
     table = new_table(trace)

@@ -127,7 +127,8 @@ def run_one(
     if stream is not None:
         stream.finish(outcome)
     else:
-        from headway.view.results import new_console, print_outcome
+        from headway.view.results import print_outcome
+        from headway.view.tables import new_console
 
         print_outcome(new_console(), file, outcome)
     if plot is not None and timeline is not None:

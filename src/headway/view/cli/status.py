@@ -14,7 +14,7 @@ from headway.engine.units import format_ns
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def command(as_json: bool) -> None:
     """Show the daemon and the programs it serves."""
-    from headway.view.results import counted
+    from headway.view.tables import counted
 
     status = fetch()
     if as_json:
@@ -79,7 +79,7 @@ def complete(status: dict[str, Any]) -> None:
 
 def print_tasks(status: dict[str, Any]) -> None:
     """A row per task."""
-    from headway.view.results import new_console, print_rows
+    from headway.view.tables import new_console, print_rows
 
     rows = []
     for entry in status["channels"]:

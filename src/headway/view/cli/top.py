@@ -58,7 +58,7 @@ def print_tables(
     import shutil
 
     from headway.view.cli.status import fetch
-    from headway.view.results import new_console
+    from headway.view.tables import new_console
     from headway.view.top.plain import as_json as encode
     from headway.view.top.plain import table
     from headway.view.top.rows import Past
