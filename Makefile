@@ -48,6 +48,10 @@ test: lint ## All tests, after the linters
 bench: setup ## Speed against SimPy, and memory over ten million groups
 	$(BIN)/python benchmarks/simulator.py
 
+.PHONY: twin
+twin: setup ## The simulated GPU beside the measured one, in docs/twin.md (ten seconds)
+	$(BIN)/python -m benchmarks.gpu.twin --write
+
 .PHONY: bounds
 bounds: setup ## Bounds against simulations of ten thousand random task sets of each kind (fifteen minutes)
 	$(BIN)/python -m benchmarks.bounds
