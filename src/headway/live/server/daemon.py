@@ -29,6 +29,7 @@ from headway.engine.turns.conduct import Conduct
 from headway.engine.turns.windows import DEFAULT_SPLIT_NS, DEFAULT_WINDOW_NS, Windows
 from headway.live.desktop.foreground import Foreground
 from headway.live.desktop.servers import Inherit, Servers
+from headway.live.devices.calibrations import calibrated
 from headway.live.devices.lock_server import LockServer
 from headway.live.devices.mps import MEANING, Mps
 from headway.live.devices.share_pages import SharePages
@@ -172,7 +173,10 @@ class Daemon:
             limit=spec.settings.limit,
             longest_ns=spec.settings.longest_ns,
             background=spec.settings.background,
-            named=with_holdoff(spec.settings, self._holdoff_ns),
+            named=[
+                *calibrated(software=self.software_gpu is not None),
+                *with_holdoff(spec.settings, self._holdoff_ns),
+            ],
             observers=(*self._observers, *self.recordings.observers()),
             now_ns=time.monotonic_ns(),
             cost_model=Recent.name,

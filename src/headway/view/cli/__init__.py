@@ -15,6 +15,7 @@ from headway.view.errors import BAD_INPUT, FAILED, INTERRUPTED, UserError, say
 
 COMMANDS = {
     "analyse": "Bound response times by proof: schedulable or not, and what dominates.",
+    "calibrate": "Measure what work costs on this machine's devices.",
     "check": "Check a trace against the rules.",
     "compare": "Simulate a scenario under several policies or variants.",
     "completion": "Print a completion script for bash, zsh or fish.",
@@ -27,6 +28,7 @@ COMMANDS = {
     "locks": "Run a token allocator alone and show who gets what when.",
     "papers": "Run the papers' experiments and check their claims.",
     "plot": "Draw a trace as vector pictures.",
+    "predict": "Say how well costs of groups are predicted.",
     "policies": "List policies, priority rules, cost models and programs.",
     "ps": "List the programs that the daemon serves.",
     "report": "Show a trace as a page for the browser.",
