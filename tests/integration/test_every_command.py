@@ -215,13 +215,25 @@ PRINTS = {
     "papers": ("papers", "list"),
     "plot": ("plot", "run.pftrace", "-o", "pictures", "--what", "waits"),
     "policies": ("policies",),
+    "predict": ("predict", "compare", "run.pftrace"),
     "replay": ("replay", "run.pftrace"),
     "report": ("report", "run.pftrace", "-o", "page.html"),
     "sim": ("sim", "short.toml"),
     "sim --json": ("sim", "short.toml", "--json"),
     "study": ("study", "acceptance", "--utilisation", "0.5:0.5:0.1", "--sets", "1"),
 }
-SAYS_NOTHING = {"daemon", "doctor", "explain", "launch", "ps", "run", "set", "shell", "status"} | {
+SAYS_NOTHING = {
+    "calibrate",
+    "daemon",
+    "doctor",
+    "explain",
+    "launch",
+    "ps",
+    "run",
+    "set",
+    "shell",
+    "status",
+} | {
     "stop",
     "top",
     "trace",

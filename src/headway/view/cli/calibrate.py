@@ -151,7 +151,7 @@ def _refuse_if_busy() -> None:
 
 def _print(known: Mapping[str, Calibration], as_json: bool) -> None:
     from headway.engine.rendering.calibration import to_json
-    from headway.view.results import new_console, new_table
+    from headway.view.tables import new_console, new_table
 
     if as_json:
         click.echo(json.dumps({name: to_json(each) for name, each in known.items()}))

@@ -48,7 +48,7 @@ def compare(
     from headway.trace.predictions import FEWEST, groups_of, judge
     from headway.view.files import load_policy_file
     from headway.view.predictions import HEADER, as_dict, draw, rows
-    from headway.view.results import new_console, new_table
+    from headway.view.tables import new_console, new_table
     from headway.view.traces import read_events
 
     if plot is not None:
