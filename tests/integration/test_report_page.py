@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -442,3 +443,46 @@ def test_the_page_asks_nothing_of_the_network(bombs: tuple[Path, dict[str, Any]]
     addresses = set(re.findall(r"https?://[^\s'\"]+", text))
     assert addresses <= {"http://www.w3.org/2000/svg"}  # the name of SVG, which nobody fetches
     assert not re.search(r"<link|@import|url\(|<script[^>]+src", text)
+
+
+def test_two_runs_are_side_by_side_below_what_is_different(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    """In the file that nobody named; both pages work, and neither they nor the table complain."""
+    bombs, results = ROOT / "examples" / "bombs.toml", []
+    for number, variant in enumerate(("without Headway", "priorities and a reserve")):
+        trace = str(tmp_path / f"run{number}.pftrace")
+        short = ("--set", "run.duration=1s", "--json", "--trace", trace)
+        done = headway("sim", bombs, "--variant", variant, *short)
+        assert done.returncode == 0, done.stderr
+        results.append(json.loads(done.stdout)["tasks"])
+    made = headway("report", "run0.pftrace", "run1.pftrace", cwd=tmp_path)
+    assert made.returncode == 0, made.stderr
+    chromium.open(tmp_path / "run0-run1.html")
+    inner = "[...document.querySelectorAll('iframe')].map(f => f.contentDocument)"
+    chromium.wait(f"{inner}.every(d => d.documentElement.dataset.ready === 'yes')")
+    frames = chromium.run(
+        f"return {inner}.map(d => d.querySelectorAll('#tasks tr[data-task]').length)"
+    )
+    assert frames == [7, 7]
+    rows = chromium.run(
+        "return [...document.querySelectorAll('#different tr')].slice(1)"
+        ".map(row => [...row.children].map(cell => cell.innerText))"
+    )
+    assert {row[0] for row in rows} == {*results[0]}
+    for name, groups, _, _, p99, *_ in rows:
+        before, after = (result[name] for result in results)
+        assert groups == f"{before['groups']} \u2192 {after['groups']}"
+        assert float(p99.split()[0]) == pytest.approx(before["response_ns"]["p99"] / 1e6, rel=0.01)
+    assert chromium.complaints() == []
+
+
+def test_a_report_is_opened_where_it_was_written(tmp_path: Path) -> None:
+    """By default beside where one is; `--open` shows it in the browser that $BROWSER names."""
+    done = headway("sim", ROOT / "examples" / "fair.toml", "--trace", str(tmp_path / "a.pftrace"))
+    assert done.returncode == 0, done.stderr
+    env = {**os.environ, "BROWSER": f"sh -c 'echo %s > {tmp_path}/opened'"}
+    assert headway("report", "a.pftrace", "--open", cwd=tmp_path, env=env).returncode == 0
+    assert (tmp_path / "opened").read_text().strip() == (tmp_path / "a.html").as_uri()
+    third = headway("report", "a", "b", "c", cwd=tmp_path)
+    assert (third.returncode, third.stderr.count("\n")) == (2, 1)

@@ -12,7 +12,7 @@ import click
 from headway.view.errors import UserError, say
 from headway.view.histories import from_to, load
 
-FORMATS = (".svg", ".pdf")
+FORMATS = (".svg", ".pdf", ".png")
 ALL = ("timeline", "frames", "responses", "shares", "budgets", "waits")
 
 
@@ -22,7 +22,7 @@ ALL = ("timeline", "frames", "responses", "shares", "budgets", "waits")
     "-o",
     "--output",
     required=True,
-    metavar="DIR|FILE.svg|.pdf",
+    metavar="DIR|FILE.svg|.pdf|.png",
     help="A folder for a picture each, or one picture with all.",
 )
 @click.option(
@@ -30,7 +30,7 @@ ALL = ("timeline", "frames", "responses", "shares", "budgets", "waits")
 )
 @from_to
 def command(trace: str, output: str, what: str, from_text: str | None, to_text: str | None) -> None:
-    """Draw a trace as vector pictures, with the data and the command saved beside each."""
+    """Draw a trace as pictures, with the data and the command saved beside each."""
     wanted = _wanted(what)
     target = Path(output)
     if target.suffix and target.suffix.lower() not in FORMATS and not target.is_dir():

@@ -31,6 +31,15 @@ def write_report(
     to_ns: int,
 ) -> None:
     """Write the page; `facts` go to its header."""
+    text = text_of(history, title=title, facts=facts, from_ns=from_ns, to_ns=to_ns)
+    with whole_or_nothing(path) as partial:
+        partial.write_text(text, encoding="utf-8")
+
+
+def text_of(
+    history: History, *, title: str, facts: dict[str, Any], from_ns: int, to_ns: int
+) -> str:
+    """The page of a run."""
     occupancy = Occupancy(history)
     summary = summarise(history, from_ns, to_ns, occupancy=occupancy)
     head = {
@@ -45,16 +54,13 @@ def write_report(
         "busy": summary.busy_ns,
         "complete": history.complete,
     }
-    text = page(title, Data(history, occupancy, summary).encode(head).decode())
-    with whole_or_nothing(path) as partial:
-        partial.write_text(text, encoding="utf-8")
+    return page(title, Data(history, occupancy, summary).encode(head).decode())
 
 
 def page(title: str, data: str) -> str:
     """The whole page around this JSON."""
-    script = "'use strict';\n" + "\n".join(_part(name) for name in SCRIPTS)
-    style = _part("page.css")
-    policy = f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}"
+    script, style = _script(), css_of_page()
+    policy = f"default-src 'none'; script-src {hash_of(script)}; style-src {hash_of(style)}"
     name = title.encode("utf-8", "replace").decode()
     parts = {
         "@POLICY@": policy,
@@ -71,10 +77,24 @@ def page(title: str, data: str) -> str:
     return result + rest
 
 
+def _script() -> str:
+    return "'use strict';\n" + "\n".join(_part(name) for name in SCRIPTS)
+
+
+def css_of_page() -> str:
+    """The style that all pages have."""
+    return _part("page.css")
+
+
+def policy_of() -> str:
+    """What a page around such a page must let the browser run."""
+    return f"{hash_of(_script())} {hash_of(css_of_page())}"
+
+
 def _part(name: str) -> str:
     return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
-def _hash(text: str) -> str:
+def hash_of(text: str) -> str:
     digest = hashlib.sha256(text.encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"
