@@ -41,8 +41,12 @@ lint: setup ## Formatter, linters, types and import layers
 
 .PHONY: test
 test: lint ## All tests, after the linters
-	$(BIN)/python -m pytest -n auto -m "not live and not gpu"
+	$(BIN)/python -m pytest -n auto --dist loadgroup -m "not live and not gpu and not tables"
 	$(BIN)/python -m pytest -m "live and not gpu"
+
+.PHONY: tables
+tables: setup ## Tests of the tables and verdicts that benchmarks print
+	$(BIN)/python -m pytest -m tables
 
 .PHONY: bench
 bench: setup ## Speed against SimPy, and memory over ten million groups

@@ -14,7 +14,7 @@ from tests.bench.softcuda import CHECKS, CHECKSUM, JOBS, KERNELS, STREAMS, WARM_
 from tests.integration import cuda
 from tests.integration.daemon_client import wait_until
 
-pytestmark = pytest.mark.live
+pytestmark = pytest.mark.timeout(120)
 
 LAUNCHES = ("ex", "cooperative", "extra", "graph")
 

@@ -12,7 +12,7 @@ from tests.bench.softcuda import KERNELS, expected_checksum
 from tests.integration import cuda, gl
 from tests.integration.daemon_client import wait_until
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.timeout(120)
 
 SHARED = ("gcc", "-std=gnu11", "-O1", "-shared", "-fPIC")
 OWN = """

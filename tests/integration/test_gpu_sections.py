@@ -34,7 +34,7 @@ from benchmarks.gpu.stage import Failed, Stage
 from benchmarks.gpu.told import Start, Told, start_alike
 from tests.integration import cuda
 
-pytestmark = pytest.mark.live
+pytestmark = pytest.mark.timeout(120)
 
 SHORT_S, LONG_S = 0.6, 2.0
 """Long enough for the frames whose pictures are compared."""

@@ -203,10 +203,11 @@ def the_daemon_stops_for_a_while(daemon: DaemonProcess, rival: Client) -> None:
     TABLE["daemon", "stopped", "continued"] = (time.monotonic_ns() - since_ns) / 1e6
 
 
-def test_a_thousand_random_fates_leave_nobody_stuck(
+def test_hundreds_of_random_fates_leave_nobody_stuck(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    outcome = run_campaign(tmp_path / "run", seed=1, actions=1000)
+    """`make bench-live` does a thousand."""
+    outcome = run_campaign(tmp_path / "run", seed=1, actions=300)
     with capsys.disabled():
         print("\n" + outcome.table())
     assert outcome.stuck == 0

@@ -11,7 +11,7 @@ import pytest
 from tests.integration import cuda
 from tests.integration.gl import PROGRAMS, Stage
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.timeout(120)
 
 SHIM = PROGRAMS.parents[1] / "shim"
 

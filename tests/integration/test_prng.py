@@ -12,7 +12,7 @@ import pytest
 
 from tests.integration.daemon_client import ROOT
 
-pytestmark = pytest.mark.live
+pytestmark = pytest.mark.timeout(120)
 SMALL = ("--seeds", "256", "--iterations", "20000", "--period-ms", "1")
 
 

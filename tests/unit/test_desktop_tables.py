@@ -12,6 +12,8 @@ from headway.engine.events import Completed, Dispatched, Event, Submitted
 from headway.view.plots import new_figure
 from tests.integration import video
 
+pytestmark = pytest.mark.tables
+
 
 def group(index: int, predicted_ns: int, took_ns: int, *, leased: bool = False) -> list[Event]:
     at_ns = 10_000 * index

@@ -21,6 +21,8 @@ from benchmarks.gpu.spread import confidence, spread
 from benchmarks.gpu.stage import Failed, Stage
 from benchmarks.gpu.turns import order
 
+pytestmark = pytest.mark.tables
+
 
 @pytest.mark.parametrize(
     ("found", "at_least", "met"),

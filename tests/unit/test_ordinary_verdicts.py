@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from benchmarks.gpu.ordinary.verdicts import (
     ALONE,
     MPS,
@@ -15,6 +17,8 @@ from benchmarks.gpu.ordinary.verdicts import (
     summary,
 )
 from benchmarks.gpu.ordinary.verdicts import goals_of as goals
+
+pytestmark = pytest.mark.tables
 
 WAYS = {ALONE: 10, SLICED: 50, MPS: 20, MPS_PRIORITY: 18, OURS: 12, OURS_MPS: 11}
 

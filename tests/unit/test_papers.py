@@ -38,6 +38,9 @@ TIMEGRAPH_FIGURES = (5, 6, 7, 8, 9, 10, 11, 12, 13, 15, 16)
 PIX_RIX_FIGURES = (1, 2, 3, 7, 8, 9, 10, 12, 13, 14, 15, 16)
 
 
+pytestmark = pytest.mark.xdist_group("papers")
+
+
 @pytest.fixture(scope="module")
 def results() -> dict[str, FigureResult]:
     """Every figure, run once."""
