@@ -16,7 +16,7 @@ import pytest
 
 from tests.integration.daemon_client import ROOT
 
-pytestmark = pytest.mark.xdist_group("wheel")
+pytestmark = pytest.mark.live
 NOBODY = 65534
 
 
