@@ -18,10 +18,10 @@ from tests.integration.daemon_client import running_daemon
 from tests.integration.zygote import CLOSED, FULL, Result, Zygote
 
 BOMBS = ROOT / "examples" / "bombs.toml"
-SHORT = """run.duration = "20ms"
+SHORT = """run.duration = "20ms"  # enough groups for predictions to be judged
 [[task]]
 name = "a"
-periodic = { period = "5ms", cost = "1ms" }
+periodic = { period = "1ms", cost = "0.5ms" }
 """
 NOWHERE = "/dev/null/folder"
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.owners import ANN, BOB, SPEC, asks, start
+from tests.bench.owners import ANN, BOB, SPEC, asks, daemon, folder, start
 from tests.integration.daemon_client import (
     Actor,
     Client,
@@ -25,6 +25,8 @@ from tests.integration.daemon_client import (
     running_daemon,
     wait_until,
 )
+
+__all__ = ["daemon", "folder"]
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become other users")
 

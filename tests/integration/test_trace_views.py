@@ -110,7 +110,7 @@ def test_without_matplotlib_one_line_says_what_to_install(tmp_path: Path) -> Non
 
 BAD = {
     "no such trace": (("report", "nothing.pftrace", "-o", "x.html"), "nothing.pftrace"),
-    "no output": (("report", "good.pftrace"), "-o"),
+    "no output": (("plot", "good.pftrace"), "-o"),
     "not a trace": (("report", "good.toml", "-o", "x.html"), "expected a trace"),
     "a damaged trace": (("report", "damaged.pftrace", "-o", "x.html"), "damaged at byte"),
     "an empty file": (("plot", "empty.pftrace", "-o", "x.svg"), "is empty"),
@@ -124,7 +124,7 @@ BAD = {
     ),
     "an unknown picture": (("plot", "good.pftrace", "-o", "x.svg", "--what", "pie"), "'pie'"),
     "no picture": (("plot", "good.pftrace", "-o", "x.svg", "--what", ","), "expected some of"),
-    "a bitmap": (("plot", "good.pftrace", "-o", "x.png"), ".svg or .pdf"),
+    "a picture of another kind": (("plot", "good.pftrace", "-o", "x.bmp"), ".svg"),
 }
 
 

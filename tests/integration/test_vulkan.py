@@ -136,7 +136,11 @@ def test_those_who_watch_see_it(daemon: DaemonProcess, built: Path) -> None:
             told = headway(command, env={**env, "COLUMNS": "150"})
             assert told.returncode == 0, told.stderr
             assert f"{task}: {PASSES}" in told.stdout
-            row = next(line for line in told.stdout.splitlines() if line.split()[:1] == [task])
+            row = next(
+                r
+                for r in map(str.split, told.stdout.splitlines())
+                if r[:2] == ["opens", str(program.pid)]
+            )
             assert "unmanaged" in row
         found = json.loads(headway("status", "--json", env=env).stdout)["unmanaged"]
         assert found == [{"task": task, "pid": program.pid, "why": PASSES}]

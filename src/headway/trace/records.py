@@ -79,15 +79,26 @@ def _wrapped(value: object) -> object:
         return value >> 64, value & ((1 << 64) - 1)
     if isinstance(value, str):
         return (value.encode("utf-8", "surrogatepass"),)
+    if isinstance(value, tuple):
+        return tuple(map(_wrapped, value))
     return value
 
 
-def _unwrapped(value: Any) -> Any:
+def _unwrapped(value: Any, hint: Any) -> Any:
+    """The value of a field of this type that `_wrapped` may have changed."""
     if not isinstance(value, tuple):
         return value
+    if typing.get_origin(hint) is tuple:
+        return tuple(map(_unwrapped, value, _parts(hint, len(value))))
     if len(value) == 1:
         return value[0].decode("utf-8", "surrogatepass")
     return (value[0] << 64) + value[1]
+
+
+def _parts(hint: Any, count: int) -> tuple[Any, ...]:
+    """The types of the parts of a tuple of so many."""
+    parts = typing.get_args(hint)
+    return parts[:1] * count if parts[-1] is Ellipsis else parts
 
 
 def _loose(hint: Any) -> Any:
@@ -96,6 +107,10 @@ def _loose(hint: Any) -> Any:
         return int | tuple[int, int]
     if hint is str:
         return str | tuple[bytes]
+    if typing.get_origin(hint) is tuple:
+        return tuple[
+            *(part if part is Ellipsis else _loose(part) for part in typing.get_args(hint))
+        ]
     if NoneType in typing.get_args(hint):
         (inner,) = (arg for arg in typing.get_args(hint) if arg is not NoneType)
         return _loose(inner) | None
@@ -126,12 +141,14 @@ class Decoder:
         strict: list[type[msgspec.Struct]] = []
         loose: list[type[msgspec.Struct]] = []
         self._classes: dict[type[msgspec.Struct], type[Event]] = {}
+        self._hints: dict[type[Event], list[Any]] = {}
         for number, (kind, names) in enumerate(found.kinds):
             if known.pop(kind, None) != names:
                 raise RecordError(
                     f"records {kind[:40]!r} with other fields than this version of Headway writes"
                 )
             hints = typing.get_type_hints(EVENTS[kind])
+            self._hints[EVENTS[kind]] = [hints[name] for name in names]
             strict.append(_struct(kind, number, {name: hints[name] for name in names}))
             loose.append(_struct(kind, number, {name: _loose(hints[name]) for name in names}))
             self._classes[strict[-1]] = self._classes[loose[-1]] = EVENTS[kind]
@@ -151,8 +168,9 @@ class Decoder:
             raise RecordError(str(error)) from None
         try:
             struct = self._loose.decode(data)
-            values = tuple(map(_unwrapped, msgspec.structs.astuple(struct)))
-            return self._classes[type(struct)], values
+            kind = self._classes[type(struct)]
+            hints = self._hints[kind]
+            return kind, tuple(map(_unwrapped, msgspec.structs.astuple(struct), hints))
         except (msgspec.MsgspecError, ValueError) as error:
             raise RecordError(str(error)) from None
 

@@ -10,6 +10,7 @@ import click
 
 from headway.engine.reading import BadInput, Problem, one_of, shown
 from headway.engine.spec import Spec, parse_spec
+from headway.live.wire.paths import user_folder
 from headway.view.errors import UserError
 from headway.view.files import read_text
 
@@ -19,9 +20,7 @@ NO_SETTINGS = ("--spec", "--until-idle", "--no-leases", "--tick", "--help")
 
 def path() -> Path:
     """`headway/headway.toml` in XDG_CONFIG_HOME, by default ~/.config."""
-    home = os.environ.get("XDG_CONFIG_HOME", "")
-    folder = Path(home) if home.startswith("/") else Path("~/.config").expanduser()
-    return folder / "headway" / "headway.toml"
+    return user_folder("XDG_CONFIG_HOME", ".config") / "headway" / "headway.toml"
 
 
 def check_owner(file: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shlex
 import signal
 import subprocess
@@ -19,6 +18,7 @@ from headway.engine.shares import percent
 from headway.live.api import client
 from headway.live.launched.program import Program, StartError
 from headway.live.launched.supervisor import TaskError
+from headway.live.wire.paths import user_folder
 from headway.view import launching
 from headway.view.errors import UserError, say
 
@@ -252,8 +252,7 @@ def _prompted(shell: Shell) -> Iterator[str]:
 def _history() -> Iterator[None]:
     import readline
 
-    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    file = Path(state).expanduser() / "headway" / "shell_history"
+    file = user_folder("XDG_STATE_HOME", ".local/state") / "headway" / "shell_history"
     readline.set_history_length(HISTORY)
     with contextlib.suppress(OSError):
         readline.read_history_file(file)

@@ -13,6 +13,7 @@ from headway.engine.cost_models.adaptive import Adaptive
 from headway.engine.cost_models.libetp import LibEtp
 from headway.engine.rendering import Calibration
 from headway.engine.rendering.calibration import from_json, to_json
+from headway.live.wire.paths import user_folder
 
 MAX_BYTES = 1 << 20
 SOFTWARE = "llvmpipe"
@@ -25,9 +26,7 @@ class CalibrationError(OSError):
 
 def path() -> Path:
     """`headway/gl-calibration.json` in XDG_STATE_HOME, by default ~/.local/state."""
-    home = os.environ.get("XDG_STATE_HOME", "")
-    state = Path(home) if home.startswith("/") else Path.home() / ".local" / "state"
-    return state / "headway" / _NAME
+    return user_folder("XDG_STATE_HOME", ".local/state") / "headway" / _NAME
 
 
 def load() -> dict[str, Calibration]:

@@ -26,6 +26,18 @@ class PathError(OSError):
 # -- which folder ----------------------------------------------------------------------------------
 
 
+def user_folder(variable: str, default: str) -> Path:
+    """The folder that an XDG variable names, by default this one below the user's home.
+
+    A user without HOME and without an entry among the users has the home that such users have: /.
+    """
+    named = os.environ.get(variable, "")
+    if named.startswith("/"):
+        return Path(named)
+    home = os.path.expanduser("~")  # noqa: PTH111 - Path.home() fails for such users
+    return Path(home if home.startswith("/") else "/") / default
+
+
 def choose() -> tuple[Path, str]:
     """The folder where this user's daemon is found, and why $XDG_RUNTIME_DIR is not used if it
     should be. $HEADWAY_DIR, or a folder below $XDG_RUNTIME_DIR, /run or /tmp."""

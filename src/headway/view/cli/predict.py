@@ -59,6 +59,7 @@ def compare(
         load_policy_file(path)
     models = _models(names)
     verdicts = []
+    bare = []
     for trace in traces:
         groups = groups_of(read_events(trace))
         chosen = {t: g for t, g in groups.items() if wanted is None or t.startswith(wanted)}
@@ -70,7 +71,7 @@ def compare(
                 " --reserve 95ms/100ms:ae"
             )
         if not any(verdict.model in models for verdict in found):
-            click.echo(f"{trace}: its groups have no features: only what was recorded", err=True)
+            bare.append(trace)
         verdicts += found
     if as_json:
         for verdict in verdicts:
@@ -81,7 +82,11 @@ def compare(
             table.add_column(column, justify="left" if place < 2 else "right")
         for row in rows(verdicts):
             table.add_row(*row)
-        new_console().print(table)
+        console = new_console()
+        console.print(table)
+        for trace in bare:
+            why = "its groups have no features: only what was recorded"
+            console.print(f"{trace}: {why}", soft_wrap=True)
     if plot is not None:
         draw(plot, verdicts)
 
