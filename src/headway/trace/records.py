@@ -8,6 +8,7 @@ before it misunderstands anything.
 from __future__ import annotations
 
 import operator
+import types
 import typing
 from collections.abc import Callable, Iterable
 from dataclasses import fields as dataclass_fields
@@ -108,9 +109,8 @@ def _loose(hint: Any) -> Any:
     if hint is str:
         return str | tuple[bytes]
     if typing.get_origin(hint) is tuple:
-        return tuple[
-            *(part if part is Ellipsis else _loose(part) for part in typing.get_args(hint))
-        ]
+        parts = (part if part is Ellipsis else _loose(part) for part in typing.get_args(hint))
+        return types.GenericAlias(tuple, tuple(parts))
     if NoneType in typing.get_args(hint):
         (inner,) = (arg for arg in typing.get_args(hint) if arg is not NoneType)
         return _loose(inner) | None
