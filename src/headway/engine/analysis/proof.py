@@ -29,8 +29,12 @@ def objection(tasks: Iterable[Task], newcomer: Task, spec: ReserveSpec, longest_
         if task.policy.name != "prt":
             return f"nothing is proven beside {task.name}, whose policy is {task.policy.name}"
     before = [_as_group(task, _reserve(task), longest_ns) for task in others]
-    own = _as_group(newcomer, spec, longest_ns)
-    late = _late([*before, own])
+    return objection_among(before, _as_group(newcomer, spec, longest_ns))
+
+
+def objection_among(before: Sequence[GroupTask], newcomer: GroupTask) -> str:
+    """The same of tasks as the analysis knows them. Tasks without a deadline cannot miss."""
+    late = _late([*before, newcomer])
     if not late:
         return ""
     already = {verdict.task for verdict in _late(before)}
@@ -70,7 +74,9 @@ def _as_group(task: Task, spec: ReserveSpec | None, longest_ns: int) -> GroupTas
 
 def _late(tasks: Sequence[GroupTask]) -> list[Verdict]:
     """Whose deadlines are not proven, the task that was added last first."""
-    return [v for v in reversed(analyse_groups(tasks)) if v.schedulable != HARD]
+    due = {task.name for task in tasks if task.deadline_ns is not None}
+    verdicts = reversed(analyse_groups(tasks))
+    return [v for v in verdicts if v.schedulable != HARD and v.task in due]
 
 
 def _words(verdict: Verdict, newcomer: str) -> str:
