@@ -96,7 +96,7 @@ def test_what_is_wrong_is_as_wrong_under_headway(managed: cuda.Managed) -> None:
     managed.greedy("--priority", "1")
     for (program, *arguments), env in cases:
         plain = managed.gpu.run(str(program), *arguments, env=env)
-        under = managed.run(str(program), *arguments, env=env)
+        under = managed.run(str(program), *arguments, options=("--priority", "9"), env=env)
         assert plain.returncode != 0
         assert outcome(under) == outcome(plain)
 
