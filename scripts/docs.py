@@ -19,7 +19,7 @@ NAV: dict[str, list[str]] = {
     "Begin": ["install", "cuda-quick-start", "run", "desktop", "opencl"],
     "Decide": ["priorities", "spec", "write-a-policy", "windows", "window-servers"],
     "Operate": ["systemd", "containers", "threat-model", "troubleshooting"],
-    "Look": ["top", "watch", "trace", "report", "python"],
+    "Look": ["top", "web", "watch", "trace", "report", "python"],
     "Simulate": ["scenarios", "twin", "studies", "papers", "locks"],
     "Understand": ["glossary", "comparison", "cuda", "architecture"],
 }

@@ -222,6 +222,8 @@ PRINTS = {
     "sim --json": ("sim", "short.toml", "--json"),
     "study": ("study", "acceptance", "--utilisation", "0.5:0.5:0.1", "--sets", "1"),
 }
+TABLES = {"analyse", "compare", "sim", "study"}
+"""Those that print a table of names and numbers."""
 SAYS_NOTHING = {
     "calibrate",
     "daemon",
@@ -237,6 +239,7 @@ SAYS_NOTHING = {
     "stop",
     "top",
     "trace",
+    "web",
 }
 """Those that need a daemon, or a while: their help is tried, and some in processes of their own."""
 
@@ -311,6 +314,38 @@ def test_a_closed_stream_is_closed_in_the_program_too(tmp_path: Path) -> None:
     )
     assert done.returncode == 3
     assert [path.name for path in tmp_path.iterdir()] == ["2"]
+
+
+# -- narrow terminals, and no colours --------------------------------------------------------------
+
+NARROW = 60
+
+
+@pytest.mark.parametrize("command", [*PRINTS, *sorted(SAYS_NOTHING)])
+def test_a_narrow_terminal_without_colours_gets_text_alone(
+    zygote: Zygote, files: Path, command: str
+) -> None:
+    """Help and tables keep to its width: but for one word, a title, or JSON, which has no lines."""
+    env = {"COLUMNS": str(NARROW), "NO_COLOR": "1"}
+    for words in {PRINTS.get(command, (command, "--help")), (command.split()[0], "--help")}:
+        result = zygote.run(*words, cwd=files, env=env)
+        assert (result.code, lines(result)) == (0, [])
+        assert "\x1b" not in result.out
+        if words[-1] == "--help" or command in TABLES:
+            wide = [line for line in result.out.splitlines() if len(line) > NARROW]
+            assert not wide, wide
+
+
+def test_programs_keep_their_names_in_a_narrow_terminal(zygote: Zygote, tmp_path: Path) -> None:
+    with running_daemon(tmp_path / "r") as daemon, daemon.client("a-detector-of-cars"):
+        env = {"HEADWAY_DIR": str(daemon.folder), "COLUMNS": str(NARROW), "NO_COLOR": "1"}
+        for command in (("ps",), ("status",), ("top", "--once")):
+            result = zygote.run(*command, cwd=tmp_path, env=env)
+            assert (result.code, lines(result)) == (0, [])
+            assert "\x1b" not in result.out
+            rows = [line for line in result.out.splitlines() if "a-detector-of-cars" in line]
+            assert rows, result.out
+            assert all(len(row) <= NARROW for row in rows)
 
 
 # -- folders that cannot be written to -------------------------------------------------------------

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from headway.trace.analysis import CAUSES, History, Occupancy, Summary, percentile, summarise
-from headway.trace.analysis.history import SHORT
+from headway.trace.analysis.facts import SHORT
 from headway.view.plots import new_figure
 
 if TYPE_CHECKING:

@@ -6,105 +6,32 @@ task. Times are as in the events. What is open when the events stop is closed th
 
 from __future__ import annotations
 
-from array import array
+import copy
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from headway.engine import events
-
-FRAME, DEADLINE, MISSED, LEASED = 1, 2, 4, 8
-"""Flags of a group. A lease had the GPU like one, but is none: nobody waited for its response."""
-NO_GPU = -1
-GATE, SHORT, QUEUED = range(3)
-"""Kinds of waiting: ready at the gate; at the gate with too little budget; dispatched."""
-
+from headway.trace.analysis.facts import (
+    DEADLINE,
+    FRAME,
+    GATE,
+    LEASED,
+    MISSED,
+    NO_GPU,
+    QUEUED,
+    SHORT,
+    Groups,
+    ReserveFacts,
+    Segments,
+    TaskFacts,
+)
 
 MOST_FRAMES = 100_000
 """Of one count: no program shows more between two heartbeats."""
 COUNTED_NS = 100_000_000
 """Between two counts, about."""
-
-
-@dataclass(slots=True)
-class TaskFacts:
-    """What is known of a task."""
-
-    name: str
-    policy: str = ""
-    priority: str = ""
-    reserve: str | None = None
-    holdoff_ns: int = 0
-    frames_ns: array[int] = field(default_factory=lambda: array("q"))
-    """When its frames were done."""
-    rank_since_ns: list[int] = field(default_factory=list)
-    ranks: list[int] = field(default_factory=list)
-    overdue: int = 0
-    """Jobs past their deadlines that were not done at the end."""
-
-
-@dataclass(slots=True)
-class ReserveFacts:
-    """What is known of a reserve."""
-
-    name: str
-    kind: str
-    capacity_ns: int
-    period_ns: int
-    since_ns: int
-    budget_ns: int
-    members: dict[int, None] = field(default_factory=dict)
-    """Tasks that were ever charged to it."""
-    points_ns: array[int] = field(default_factory=lambda: array("q"))
-    budgets_ns: array[int] = field(default_factory=lambda: array("q"))
-    """The budget from each of these instants on."""
-    charges_ns: array[int] = field(default_factory=lambda: array("q"))
-    charged_ns: array[int] = field(default_factory=lambda: array("q"))
-    """What was charged, at each of these instants."""
-    after_ns: array[int] = field(default_factory=lambda: array("q"))
-    """The budget that each charge left."""
-
-    def budget_line(self, from_ns: int, to_ns: int) -> list[tuple[int, int]]:
-        """The budget between two instants: when, counted from the first, and what it was then."""
-        before: list[tuple[int, int]] = []
-        inside: list[tuple[int, int]] = []
-        for ns, budget_ns in zip(self.points_ns, self.budgets_ns, strict=True):
-            if ns < from_ns:
-                before = [(0, budget_ns)]
-            elif ns <= to_ns:
-                inside.append((ns - from_ns, budget_ns))
-        return before + inside
-
-
-class Groups:
-    """Completed groups, and leases that ended, in the order of their completion."""
-
-    def __init__(self) -> None:
-        self.tasks, self.gpus, self.flags = array("l"), array("l"), array("l")
-        self.submitted_ns, self.dispatched_ns = array("q"), array("q")
-        self.released_ns = array("q")
-        """From where a response counts: the submission, or the release of the job before it."""
-        self.started_ns, self.finished_ns = array("q"), array("q")
-
-    def __len__(self) -> int:
-        return len(self.tasks)
-
-
-class Segments:
-    """Stretches of waiting: whose, of which kind, for which GPU (`NO_GPU`: for any), and when."""
-
-    def __init__(self) -> None:
-        self.tasks, self.kinds, self.gpus = array("l"), array("l"), array("l")
-        self.starts_ns, self.ends_ns = array("q"), array("q")
-
-    def add(self, task: int, kind: int, gpu: int, start_ns: int, end_ns: int) -> None:
-        if start_ns < end_ns:
-            self.tasks.append(task)
-            self.kinds.append(kind)
-            self.gpus.append(gpu)
-            self.starts_ns.append(start_ns)
-            self.ends_ns.append(end_ns)
 
 
 @dataclass(slots=True)
@@ -206,6 +133,56 @@ class History:
                 self.segments.add(number, QUEUED, gpu, since_ns, self.end_ns)
         self._online.clear()
 
+    def until(self, now_ns: int) -> History:
+        """What is known now, closed at this instant. Events go on to be fed to this history."""
+        known = copy.deepcopy(self)
+        known.end_ns = max(known.end_ns, now_ns)
+        known.close()
+        return known
+
+    def forget(self, until_ns: int) -> None:
+        """What was over at that instant, and tasks that were gone. An instant belongs to the
+        stretch that it ends."""
+        if until_ns <= self.begin_ns:
+            return
+        self.groups.forget(until_ns)
+        self.segments.forget(until_ns)
+        for task in self.tasks:
+            task.forget(until_ns)
+        for reserve in self.reserves.values():
+            reserve.forget(until_ns)
+        self.marks = [mark for mark in self.marks if mark[0] > until_ns]
+        self.begin_ns = min(until_ns, self.end_ns)
+        used = {*self.groups.tasks, *self.segments.tasks, *(number for number, _ in self._online)}
+        kept = [
+            number
+            for number, task in enumerate(self.tasks)
+            if not task.gone or number in used or task.frames_ns
+        ]
+        if len(kept) < len(self.tasks):
+            self._renumber({number: place for place, number in enumerate(kept)})
+
+    def _renumber(self, numbers: dict[int, int]) -> None:
+        """Keep these tasks only, under other numbers."""
+
+        def kept(entries: dict[int, Any]) -> dict[int, Any]:
+            return {numbers[n]: value for n, value in entries.items() if n in numbers}
+
+        self.tasks = [self.tasks[number] for number in numbers]
+        self._numbers = {task.name: number for number, task in enumerate(self.tasks)}
+        self.groups.renumber(numbers)
+        self.segments.renumber(numbers)
+        for name, reserve in list(self.reserves.items()):
+            members = kept(reserve.members)
+            if reserve.members and not members:  # of tasks that are gone
+                del self.reserves[name]
+            reserve.members = members
+        for pool, waiting in self._waiting_on.items():
+            self._waiting_on[pool] = kept(waiting)
+        self._waiting, self._counted_ns = kept(self._waiting), kept(self._counted_ns)
+        self._online = {(numbers[n], i): v for (n, i), v in self._online.items()}
+        self._paid_ns = {(numbers[n], i): v for (n, i), v in self._paid_ns.items() if n in numbers}
+
     def number(self, name: str) -> int:
         """The number of the task of this name."""
         number = self._numbers.get(name)
@@ -221,14 +198,16 @@ class History:
 
     def _task_added(self, event: events.TaskAdded) -> None:
         task = self.tasks[self.number(event.task)]
-        task.policy, task.priority = event.policy, event.priority
+        task.policy, task.priority, task.gone = event.policy, event.priority, False
         task.holdoff_ns = event.holdoff_ns
         self._rank(task, event.ns, event.rank)
         if event.ns > self.begin_ns:
             self.marks.append((event.ns, f"{event.task} begins"))
 
     def _task_removed(self, event: events.TaskRemoved) -> None:
-        self._leave_gate(self.number(event.task), event.ns)
+        number = self.number(event.task)
+        self.tasks[number].gone = True
+        self._leave_gate(number, event.ns)
         self.marks.append((event.ns, f"{event.task} is gone"))
 
     def _policy_set(self, event: events.PolicySet) -> None:

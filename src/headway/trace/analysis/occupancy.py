@@ -11,7 +11,8 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import pairwise
 
-from headway.trace.analysis.history import NO_GPU, History
+from headway.trace.analysis.facts import NO_GPU
+from headway.trace.analysis.history import History
 
 BUDGET, HOLDOFF, IDLE = -1, -2, -3
 CAUSES = {

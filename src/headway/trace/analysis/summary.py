@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from headway.trace.analysis.history import DEADLINE, LEASED, MISSED, History, ReserveFacts
+from headway.trace.analysis.facts import DEADLINE, LEASED, MISSED, ReserveFacts
+from headway.trace.analysis.history import History
 from headway.trace.analysis.occupancy import Occupancy
 from headway.trace.analysis.waits import Waits
 from headway.trace.statistics import nearest_rank

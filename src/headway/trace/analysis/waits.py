@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headway.trace.analysis.history import SHORT, History
+from headway.trace.analysis.facts import SHORT
+from headway.trace.analysis.history import History
 from headway.trace.analysis.occupancy import BUDGET, Occupancy
 
 Wait = tuple[int, int, int, int]

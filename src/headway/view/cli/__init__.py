@@ -42,6 +42,7 @@ COMMANDS = {
     "study": "Study many random task sets: what fraction is schedulable.",
     "top": "Watch who uses the GPU and who waits, and change it.",
     "trace": "Record what the daemon does.",
+    "web": "Serve a live page of what runs, on this machine only.",
 }
 
 

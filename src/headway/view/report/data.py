@@ -15,15 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headway.engine.model import BACKGROUND_LEVEL
-from headway.trace.analysis import Summary, Waits, percentile
-from headway.trace.analysis.history import (
-    DEADLINE,
-    LEASED,
-    MISSED,
-    SHORT,
-    History,
-    ReserveFacts,
-)
+from headway.trace.analysis import History, Summary, Waits, percentile
+from headway.trace.analysis.facts import DEADLINE, LEASED, MISSED, SHORT, ReserveFacts
 from headway.trace.analysis.occupancy import Occupancy
 
 MAX_BYTES = 1_900_000

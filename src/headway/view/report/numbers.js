@@ -1,12 +1,19 @@
 // What the page knows, and sums over a stretch of it. Bins and selections are half-open; an instant
 // belongs to the stretch that it ends, as in the analysis that made these numbers.
-const DATA = JSON.parse(document.getElementById('data').textContent);
-const DURATION = DATA.duration;
-const WIDTH = DATA.width;
-const BINS = Math.max(1, Math.ceil(DURATION / WIDTH));
-const TASKS = DATA.tasks.map(decodeTask);
+let DATA, DURATION, WIDTH, BINS, TASKS, RESERVES, WHOLE;
 const CAUSES = ['own budget', 'hold-off', 'GPU idle'];
-const RESERVES = DATA.reserves.map(decodeReserve);
+
+// From here on the page is about this.
+function take(data) {
+  DATA = data;
+  DURATION = data.duration;
+  WIDTH = data.width;
+  BINS = Math.max(1, Math.ceil(DURATION / WIDTH));
+  TASKS = data.tasks.map(decodeTask);
+  RESERVES = data.reserves.map(decodeReserve);
+  WHOLE = numbers(null);
+}
+take(JSON.parse(document.getElementById('data').textContent));
 
 function dense(sparse) {
   const bins = new Float64Array(BINS);

@@ -1,12 +1,10 @@
 // Puts the parts together and listens.
-const WHOLE = numbers(null);
-
 function redraw(part = 'all') {
   timeline.draw();
   if (part === 'view') return;
   const found = state.selection ? numbers(state.selection) : WHOLE;
   const scope = state.selection ? `${instant(found.start, found.length)} to ${instant(found.end, found.length)} (${duration(found.length)})` : 'all of the run';
-  $('range').textContent = state.selection ? `Selected: ${scope}` : `Nothing selected: the numbers are of ${DATA.duration === DATA.whole ? 'the whole run' : 'this part of the run'}, ${duration(DURATION)}.`;
+  $('range').textContent = state.selection ? `Selected: ${scope}` : `Nothing selected: the numbers are of ${DATA.facts.scope || (DATA.duration === DATA.whole ? 'the whole run' : 'this part of the run')}, ${duration(DURATION)}.`;
   for (const node of document.querySelectorAll('.scope')) node.textContent = state.selection ? scope : '';
   $('clear').disabled = !state.selection;
   drawTasks(found);
@@ -49,9 +47,24 @@ function head() {
     `a selection counts in steps of ${duration(WIDTH)} · response: from submission to completion of a group`;
 }
 
+// What was learned since; what is hidden stays hidden.
+function renew(data) {
+  const before = TASKS.map(task => task.name);
+  const hidden = new Set(before.filter((_, index) => state.hidden.has(index)));
+  take(data);
+  state.hidden = new Set(TASKS.filter(task => hidden.has(task.name)).map(task => task.index));
+  state.view = [0, DURATION || 1];
+  if (TASKS.map(task => task.name).join('\n') !== before.join('\n')) {
+    state.hot = null;
+    legend();
+  }
+  head();
+  redraw();
+}
+
 function legend() {
   $('legend').replaceChildren(...TASKS.map(task => {
-    const button = make('button', {type: 'button', 'aria-pressed': 'true', 'data-task': task.index, title: 'Hide or show; with Shift, show only this'},
+    const button = make('button', {type: 'button', 'aria-pressed': String(!state.hidden.has(task.index)), 'data-task': task.index, title: 'Hide or show; with Shift, show only this'},
       swatch(task.index), make('span', {}, task.name));
     const heat = index => () => { if (state.hot !== index) { state.hot = index; soon('all'); } };
     button.addEventListener('pointerenter', event => { if (event.pointerType === 'mouse') heat(task.index)(); });

@@ -40,6 +40,19 @@ def text_of(
     history: History, *, title: str, facts: dict[str, Any], from_ns: int, to_ns: int
 ) -> str:
     """The page of a run."""
+    return page(title, data_of(history, facts=facts, from_ns=from_ns, to_ns=to_ns).decode())
+
+
+def data_of(
+    history: History,
+    *,
+    facts: dict[str, Any],
+    from_ns: int,
+    to_ns: int,
+    zero_ns: int | None = None,
+) -> bytes:
+    """What the page of a stretch of a run shows, as JSON; times are told from `zero_ns` on, by
+    default from the beginning of the run."""
     occupancy = Occupancy(history)
     summary = summarise(history, from_ns, to_ns, occupancy=occupancy)
     head = {
@@ -48,19 +61,20 @@ def text_of(
         "gpus": history.gpus,
         "known": len(history.tasks),
         "events": history.events,
-        "start": from_ns - history.begin_ns,
+        "start": from_ns - (history.begin_ns if zero_ns is None else zero_ns),
         "duration": to_ns - from_ns,
         "whole": history.end_ns - history.begin_ns,
         "busy": summary.busy_ns,
         "complete": history.complete,
     }
-    return page(title, Data(history, occupancy, summary).encode(head).decode())
+    return Data(history, occupancy, summary).encode(head)
 
 
-def page(title: str, data: str) -> str:
-    """The whole page around this JSON."""
-    script, style = _script(), css_of_page()
+def page(title: str, data: str, *, then: str = "", connects: str = "'none'") -> str:
+    """The whole page around this JSON, with another script after its own that may ask there."""
+    script, style = _script() + then, css_of_page()
     policy = f"default-src 'none'; script-src {hash_of(script)}; style-src {hash_of(style)}"
+    policy += f"; connect-src {connects}"
     name = title.encode("utf-8", "replace").decode()
     parts = {
         "@POLICY@": policy,

@@ -37,6 +37,9 @@ STATE_TONES = {
 }
 LOW_BUDGET = 0.25
 GAP = 1
+USUAL = 80
+"""Columns of a terminal. On a narrower one, where many columns are left out anyway, a name is worth
+a third of the width."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +128,7 @@ def _part(row: Row) -> float | None:
 COLUMNS: tuple[Column, ...] = (
     Column(
         "TASK", "program; > before the one in the foreground window",
-        12, 28, 0, lambda r: r.name.casefold(), _name, left=True,
+        12, 28, 0, lambda r: r.name.casefold(), _name, left=True, likes=20,
     ),
     Column(
         "PID", "process", 7, 7, 13, lambda r: r.pid,
@@ -205,7 +208,8 @@ def arrange(width: int, skip: int = 0) -> Layout:
     to the right.
     """
     first, *rest = COLUMNS
-    chosen = {first.title: min(first.least, max(1, width))}
+    name = first.least if width >= USUAL else max(first.least, min(first.likes, width // 3))
+    chosen = {first.title: min(name, max(1, width))}
     room = width - chosen[first.title]
     for column in sorted(rest[skip:], key=lambda column: column.place):
         if room >= column.least + GAP:
