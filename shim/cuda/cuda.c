@@ -3,6 +3,7 @@
  * wrappers; an entry point or a version of one that is not declared passes through untouched. */
 #define _GNU_SOURCE
 #include "gate.h"
+#include "green.h"
 #include "loader.h"
 #include "parts.h"
 #include "own.h"
@@ -31,6 +32,8 @@ typedef void *CUstream;
 struct launch { /* CUlaunchConfig */
     unsigned grid[3], block[3], shared;
     CUstream stream;
+    const struct hw_attribute *attributes;
+    unsigned count;
 };
 
 static _Thread_local char anchor __attribute__((aligned(16)));
@@ -272,9 +275,10 @@ static const struct hw_lane_api api = {
 
 /* ---- signatures ----------------------------------------------------------------------------------- */
 
+/* On fewer multiprocessors it takes longer. */
 static inline uint64_t kernel(const void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                        unsigned bz, unsigned shared) {
-    uint64_t hash = hw_mix(HW_SEED, (uintptr_t)f);
+    uint64_t hash = hw_mix(HW_SEED ^ hw_turn_told(), (uintptr_t)f);
     hash = hw_mix(hash, (uint64_t)gx << 32 | gy);
     hash = hw_mix(hash, (uint64_t)gz << 32 | bx);
     hash = hw_mix(hash, (uint64_t)by << 32 | bz);
@@ -314,6 +318,31 @@ static void after(void *lane, uint64_t signature, enum hw_pass pass, CUresult re
 }
 
 #define SEND(name, args) CUresult result = hook_##name.real args;
+
+/* Launches that the share does not concern go as they are; others may go elsewhere (green.h). */
+#define SEND_LAUNCH(name, args) \
+    CUresult result = __builtin_expect(hw_turn_told() != 0, 0) ? away_##name args : hook_##name.real args;
+#define SEND_WHOLE(name, args) \
+    if (__builtin_expect(hw_turn_told() != 0, 0)) hw_green_whole(); \
+    CUresult result = hook_##name.real args;
+
+static uint64_t blocks_of(unsigned x, unsigned y, unsigned z) { return (uint64_t)x * y * z; }
+
+static const struct launch *launch_on(struct launch *copy, CUstream stream) {
+    copy->stream = stream;
+    return copy;
+}
+
+#define LAUNCH_ONE(name, per_thread, params, args, own, signature, blocks, attributes, count, elsewhere) \
+    __attribute__((cold, noinline)) static CUresult away_##name params { \
+        void *lane = lane_of(own, per_thread); \
+        struct hw_away away; \
+        if (!hw_green_leave(&away, stream_of(lane), is_per_thread(lane), f, blocks, attributes, count)) \
+            return hook_##name.real args; \
+        CUresult result = hook_##name.real elsewhere; \
+        return hw_green_return(&away, result) ? result : hook_##name.real args; \
+    } \
+    ASYNC_ONE(name, per_thread, params, args, own, signature, SEND_LAUNCH)
 
 #define WAIT_FOR(name, args) \
     hw_turn_waiting(1); \
@@ -369,6 +398,12 @@ static size_t part_of(void *lane, char kind, size_t size, size_t unit, uint64_t 
 #define ASYNC(since, name, twin, params, args, stream, signature) \
     ASYNC_ONE(name, false, params, args, stream, signature, SEND) \
     ASYNC_ONE(twin, true, params, args, stream, signature, SEND)
+#define LAUNCH(since, name, twin, params, args, stream, signature, ...) \
+    LAUNCH_ONE(name, false, params, args, stream, signature, __VA_ARGS__) \
+    LAUNCH_ONE(twin, true, params, args, stream, signature, __VA_ARGS__)
+#define WHOLE(since, name, twin, params, args, stream, signature) \
+    ASYNC_ONE(name, false, params, args, stream, signature, SEND_WHOLE) \
+    ASYNC_ONE(twin, true, params, args, stream, signature, SEND_WHOLE)
 #define READ(since, name, twin, params, args, stream, signature) \
     ASYNC_ONE(name, false, params, args, stream, signature, WAIT_FOR) \
     ASYNC_ONE(twin, true, params, args, stream, signature, WAIT_FOR)
@@ -478,10 +513,18 @@ static void count_capture(bool was, bool is) {
 #define CAPTURE(since, name, twin, params, args) \
     CAPTURE_ONE(name, false, params, args) CAPTURE_ONE(twin, true, params, args)
 
-#define END(since, name, params, args, stream) \
+#define END(since, name, params, args, stream, ends) \
     CUresult name params { \
         if (!READY(name)) return NOT_FOUND; \
         hw_turn_end_lane(stream, (stream) == ALL_STREAMS); \
+        ends; \
+        return hook_##name.real args; \
+    }
+
+#define NOTE(since, name, params, args, what) \
+    CUresult name params { \
+        if (!READY(name)) return NOT_FOUND; \
+        what; \
         return hook_##name.real args; \
     }
 

@@ -28,6 +28,28 @@ uint64_t hw_turn_window(void) {
     return daemon ? hw_load(&daemon->window_ns) : 0;
 }
 
+uint32_t hw_turn_share(void) {
+    bool lives = hw_channel() && hw_gate_is_connected(hw_channel());
+    return lives ? hw_turn_told() : 0;
+}
+
+void hw_turn_confined(uint32_t permille) {
+    struct hw_client_page *page = hw_channel() ? hw_page() : NULL;
+    if (!page) return;
+    hw_add(&page->confined, 1);
+    hw_store(&page->share, permille);
+}
+
+void hw_turn_whole(void) {
+    struct hw_client_page *page = hw_channel() ? hw_page() : NULL;
+    if (page) hw_add(&page->whole, 1);
+}
+
+void hw_turn_unconfined(uint32_t why) {
+    struct hw_client_page *page = hw_channel() ? hw_page() : NULL;
+    if (page) hw_store(&page->unconfined, why);
+}
+
 /* In code of ours, with the lock. */
 static struct hw_own begin(void) {
     struct hw_own own = hw_own_begin();
@@ -233,10 +255,8 @@ static enum hw_pass pass_slowly(const struct hw_lane_api *api, void *key, uint64
     if (lane) lane->dirty = true;
     if (lane && (pass == HW_FREE || pass == HW_FAST)) lane->loose = true;
     hw_store(&hw_fast.lane, NULL);
-    if (lane && pass == HW_FAST && !hw_load(&hw_page()->gated)) {
-        hw_store(&hw_fast.daemon, hw_daemon());
-        hw_store_release(&hw_fast.lane, key);
-    }
+    if (hw_page()) hw_store(&hw_fast.daemon, hw_daemon());
+    if (lane && pass == HW_FAST && !hw_load(&hw_page()->gated)) hw_store_release(&hw_fast.lane, key);
     if (!hw.turn_ns) hw.turn_ns = hw_now();
     if (lane && pass >= HW_GATED) {
         hw_add(&lane->passing, 1);

@@ -89,6 +89,9 @@ extern _Thread_local struct hw_here {
     struct lane *on_its_way; /* where that goes, if it goes in a piece */
 } hw_here __attribute__((visibility("hidden")));
 
+/* Thousandths of the multiprocessors. */
+#define HW_ALL_OF_THEM 1000
+
 /* After so many the slow way looks whether the daemon lives. */
 #define HW_UNSAID 256
 
@@ -100,6 +103,13 @@ static inline bool hw_turn_is_fast(void *lane) {
     if (hw_load(&daemon->window_ns) || !hw_load_acquire(&daemon->lease)) return false;
     hw_count(&hw_fast.unsaid, 1);
     return true;
+}
+
+/* Which share of the multiprocessors the program is to keep to, in thousandths; 0: none. */
+static inline uint32_t hw_turn_told(void) {
+    const struct hw_daemon_page *daemon = hw_load(&hw_fast.daemon);
+    uint32_t permille = daemon ? hw_load(&daemon->share) : 0;
+    return permille < HW_ALL_OF_THEM ? permille : 0;
 }
 
 static inline bool hw_has_reached(const hw_u32 *word, uint32_t value) {
@@ -181,6 +191,13 @@ void hw_turn_end_lane(void *lane, bool all);
 bool hw_turn_inside(void);
 /* How much predicted work of the program others may have to wait for, in ns; 0: as much as there is. */
 uint64_t hw_turn_window(void);
+/* The same as hw_turn_told while the daemon lives, as far as is known. */
+uint32_t hw_turn_share(void);
+/* Work went, and is confined to so many thousandths of the multiprocessors; or it has all of them. */
+void hw_turn_confined(uint32_t permille);
+void hw_turn_whole(void);
+/* Why it is not confined: of enum hw_unconfined. */
+void hw_turn_unconfined(uint32_t why);
 /* In the GPU's place: this mark is reached. */
 void hw_turn_written(hw_u32 *word, uint32_t value);
 

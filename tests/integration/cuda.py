@@ -22,8 +22,8 @@ GOES_ON_S = 8.0
 """Generous: what is waited for takes some tenths of a second at most."""
 HEADWAY = str(Path(sys.executable).with_name("headway"))
 SOURCES = Path(__file__).parent.parent / "programs" / "cuda"
-DRIVER = ("driver", "engine", "gpu", "launch", "lookup", "stream")
-PROGRAMS = ("checks", "cudaapp", "fates")
+DRIVER = ("driver", "engine", "gpu", "green", "launch", "lookup", "stream")
+PROGRAMS = ("checks", "confined", "cudaapp", "fates")
 Env = Mapping[str, object]
 GCC = ("gcc", "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror")
 
@@ -181,10 +181,12 @@ class Managed:
         environment = self.gpu.environment(env) | {"HEADWAY_DIR": str(self.daemon.folder)}
         return self._start([*prefix, *self.gpu.command(program, *arguments)], environment, name)
 
-    def start_directly(self, program: str, *arguments: object, env: Env | None = None) -> Program:
+    def start_directly(
+        self, program: str, *arguments: object, env: Env | None = None, **wishes: str
+    ) -> Program:
         """As `headway run` does it, without the time it takes: for many programs."""
         name = f"p{len(self.programs)}"
-        token = self.daemon.ask(do="run", name=name)["token"]
+        token = self.daemon.ask(do="run", name=name, **wishes)["token"]
         given = launcher.environment(self.daemon.folder, token, software_gpu=None)
         ours = {k: v for k, v in given.items() if k.startswith(("HEADWAY_", "LD_PRELOAD"))}
         environment = self.gpu.environment(env) | ours

@@ -10,6 +10,13 @@ from headway.view.advice import about_mps
 
 Facts = dict[str, Any]
 NAMED_CAUSES = 3
+UNCONFINED = {
+    1: "the driver makes no green contexts, or none here",
+    2: "the program makes green contexts itself",
+    3: "it is in a context that is not its device's primary one",
+    4: "the program has more streams and devices than are followed",
+}
+"""Why work is not confined to a share, as the interposer says (`Unconfined`)."""
 SMALL = 0.005
 """Parts below this are not worth words."""
 
@@ -48,11 +55,19 @@ def _share(facts: Facts) -> str:
     """Which part of the multiprocessors it may use beside others, and whether it keeps to that."""
     told, kept = facts["share_told"] / 1000, facts["share_kept"] / 1000
     given = f"Beside others it may use {percent(told)} of the multiprocessors"
-    if kept == told:
-        return f"{given}, and keeps to that while it runs."
-    if kept:
-        return f"{given}; its work still has {percent(kept)}."
-    return f"{given}; its work cannot be confined while it runs, so it is gated in time."
+    why = UNCONFINED.get(facts.get("unconfined", 0), "it cannot be while it runs")
+    if not kept:
+        return f"{given}; its work is not confined, for {why}: it is gated in time."
+    if kept > told + SMALL:
+        held = f"its work still has {percent(kept)}, or the GPU has no smaller part"
+    elif told - kept > SMALL:
+        held = f"and has {percent(kept)}, which is as near as the GPU's parts come"
+    else:
+        held = "and keeps to that while it runs"
+    if not facts.get("share_whole"):
+        return f"{given}, {held}."
+    reason = f" ({why})" if facts.get("unconfined") else ""
+    return f"{given}, {held}; {facts['share_whole']} of its groups had the whole GPU{reason}."
 
 
 def _jobs(facts: Facts) -> str:

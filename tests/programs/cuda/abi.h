@@ -14,6 +14,7 @@ typedef struct function *CUfunction;
 typedef struct function *CUkernel;
 typedef struct stream *CUstream;
 typedef struct event *CUevent;
+typedef struct green *CUgreenCtx;
 typedef struct graph *CUgraph;
 typedef struct graph *CUgraphExec;
 typedef struct op *CUgraphNode;
@@ -107,6 +108,15 @@ typedef union {
 } CUmemOp;
 
 typedef struct { uint64_t flags; CUstream upload; CUgraphNode error; unsigned result; } CUinstantiateParams;
+
+typedef struct { int id; char pad[4], value[64]; } CUlaunchAttribute;
+
+typedef struct CUdevResource {
+    int type;
+    char internal[92];
+    union { unsigned smCount; char space[40]; };
+    struct CUdevResource *next;
+} CUdevResource, *CUdevResourceDesc;
 
 /* What cuLaunchKernel takes in a CUDA 14 that nobody has seen. */
 typedef struct { uint64_t size; CUfunction function; CUstream stream; void **params; } CUfutureLaunch;

@@ -6,18 +6,22 @@
  *     driver.c  devices, contexts, memory, copies
  *     launch.c  modules, kernels, launches
  *     stream.c  streams, events, captures, graphs
+ *     green.c   green contexts
  *
  * Settings, all from the environment (times in microseconds, numbers only):
  *     SOFTCUDA_GPU        file that stands for the machine's GPU; without it a process has one to itself
  *     SOFTCUDA_SLICE_US   time slice between processes (2000; 0: a kernel runs to completion)
  *     SOFTCUDA_SWITCH_US  lost when the GPU goes from one process to another (0)
  *     SOFTCUDA_MEMORY     bytes of device memory (1 GiB)
- *     SOFTCUDA_LOG        file for a line per operation: pid stream operation start_ns end_ns (on the GPU)
+ *     SOFTCUDA_LOG        file for a line per operation: pid stream operation start_ns end_ns (on the GPU); the operation
+ *                         is KERNEL@SMS on a part of the multiprocessors
  * and how it misbehaves:
  *     SOFTCUDA_LAUNCH_US  every launch takes so long
  *     SOFTCUDA_JITTER_US  random delays up to this in calls and before operations (SOFTCUDA_SEED)
  *     SOFTCUDA_LATE_US    completion is seen this much too late (sync, query, events, written values)
  *     SOFTCUDA_NO_MEMOPS  values are neither written nor waited for in streams
+ *     SOFTCUDA_NO_GREEN   there are no green contexts
+ *     SOFTCUDA_GREEN_US   to make one takes so long
  *     SOFTCUDA_VERSION    version it claims (13000); from 14000 on with entry points nobody knows
  *     SOFTCUDA_HIDE       comma-separated names that cuGetProcAddress does not find */
 #pragma once
@@ -29,7 +33,7 @@
 #define EXPORT __attribute__((visibility("default")))
 
 extern struct settings {
-    uint64_t slice_us, switch_us, memory, launch_us, jitter_us, seed, late_us, no_memops, version;
+    uint64_t slice_us, switch_us, memory, launch_us, jitter_us, seed, late_us, no_memops, no_green, green_us, version;
 } settings;
 
 /* ---- gpu.c ------------------------------------------------------------------------------- */
@@ -52,7 +56,7 @@ struct op {
     uint64_t seq;
     struct stream *stream;
     union {
-        struct { const struct kernel *kernel; unsigned char args[48]; } launch;
+        struct { const struct kernel *kernel; unsigned blocks; unsigned char args[48]; } launch;
         struct { char *to, *from, *staged; size_t width, height, to_pitch, from_pitch; } copy;
         struct { char *to; uint32_t value; size_t count; int bytes; } set;
         struct memory *release;
@@ -66,6 +70,7 @@ struct kernel {
     const char *name;
     int sizes[5]; /* of its parameters, up to the first 0 */
     CUresult (*run)(const unsigned char *args);
+    int cluster; /* blocks that must run together; 0: none */
 };
 
 struct stream {
@@ -73,6 +78,7 @@ struct stream {
     CUcontext ctx;
     unsigned flags;
     int priority;
+    unsigned sms; /* that its kernels may use; 0: all */
     bool legacy, doomed;
     const void *thread; /* whose per-thread default stream this is */
     uint64_t id, finished_ns;
@@ -124,6 +130,9 @@ struct memory {
     bool leaving; /* a stream will free it */
 };
 
+/* Multiprocessors of the device. */
+enum { SMS = 132 };
+
 /* Device addresses have this bit set, so that a program that touches one itself dies of it. */
 #define DEVICE_BIT (1ull << 47)
 
@@ -153,6 +162,10 @@ void forget_memory(struct memory *gone);
 void drop_event(struct event *e);
 void unlink_stream(struct stream *s);
 CUresult wait_event(struct event *e);
+
+extern unsigned waves; /* of the kernel now being done: so many times it takes what one of its blocks takes */
+CUresult cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice device);
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device);
 
 CUresult make_launch(struct op *op, CUfunction f, const unsigned dims[6], void **params, void **extra);
 

@@ -34,7 +34,8 @@ static void read_settings(void) {
         {"SOFTCUDA_MEMORY", &settings.memory},         {"SOFTCUDA_LAUNCH_US", &settings.launch_us},
         {"SOFTCUDA_JITTER_US", &settings.jitter_us},   {"SOFTCUDA_SEED", &settings.seed},
         {"SOFTCUDA_LATE_US", &settings.late_us},       {"SOFTCUDA_NO_MEMOPS", &settings.no_memops},
-        {"SOFTCUDA_VERSION", &settings.version},
+        {"SOFTCUDA_VERSION", &settings.version},       {"SOFTCUDA_NO_GREEN", &settings.no_green},
+        {"SOFTCUDA_GREEN_US", &settings.green_us},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         const char *text = getenv(table[i].name);
@@ -170,9 +171,19 @@ static void copy_rows(const struct op *op) {
         memmove(op->copy.to + row * op->copy.to_pitch, op->copy.from + row * op->copy.from_pitch, op->copy.width);
 }
 
+unsigned waves;
+
+/* On fewer multiprocessors a kernel takes longer: so many more waves of blocks as it has there than on all of them. */
+static unsigned waves_of(const struct op *op) {
+    unsigned sms = op->stream->sms ? op->stream->sms : SMS, blocks = op->launch.blocks;
+    return (blocks + sms - 1) / sms;
+}
+
 static CUresult carry_out(struct op *op) {
     switch (op->kind) {
-    case KERNEL: return op->launch.kernel->run(op->launch.args);
+    case KERNEL:
+        waves = waves_of(op);
+        return op->launch.kernel->run(op->launch.args);
     case COPY:
         gpu_run(0);
         copy_rows(op);
@@ -192,12 +203,14 @@ static CUresult carry_out(struct op *op) {
     }
 }
 
-static void write_log(const struct op *op, uint64_t id, uint64_t start) {
+static void write_log(const struct op *op, uint64_t id, unsigned sms, uint64_t start) {
     static const char *names[] = {"kernel", "copy", "set", "release", "host", "record", "wait_event", "write", "wait"};
     if (log_file < 0) return;
     char line[160];
     const char *name = op->kind == KERNEL ? op->launch.kernel->name : names[op->kind];
-    int n = snprintf(line, sizeof line, "%d %llu %s %llu %llu\n", getpid(), (unsigned long long)id, name,
+    char where[16] = "";
+    if (sms) snprintf(where, sizeof where, "@%u", sms);
+    int n = snprintf(line, sizeof line, "%d %llu %s%s %llu %llu\n", getpid(), (unsigned long long)id, name, where,
                      (unsigned long long)start, (unsigned long long)now_ns());
     if (write(log_file, line, (size_t)n) != n) close(log_file), log_file = -1;
 }
@@ -212,11 +225,12 @@ static void step(struct op *op) {
     }
     if (!ctx->error) {
         uint64_t id = op->stream->id;
+        unsigned sms = op->stream->sms;
         pthread_mutex_unlock(&big);
         jitter();
         uint64_t start = now_ns();
         CUresult error = carry_out(op);
-        write_log(op, id, gpu_began_ns > start ? gpu_began_ns : start);
+        write_log(op, id, sms, gpu_began_ns > start ? gpu_began_ns : start);
         pthread_mutex_lock(&big);
         if (error && !ctx->error) ctx->error = error;
     }
@@ -264,7 +278,7 @@ static void *host_thread(void *unused) {
         pthread_mutex_unlock(&big);
         if (op->host.function) op->host.function(op->host.data);
         else op->host.callback(handle, status, op->host.data);
-        write_log(op, id, start);
+        write_log(op, id, 0, start);
         pthread_mutex_lock(&big);
         host_op = NULL;
         finish(op);

@@ -21,7 +21,7 @@ static void *locate(CUdeviceptr address, size_t size) {
 static CUresult spin_us(const unsigned char *args) {
     struct { CUdeviceptr out; uint32_t us, n, mix; } a;
     memcpy(&a, args, sizeof a);
-    gpu_run(a.us * 1000ull);
+    gpu_run(a.us * 1000ull * waves);
     uint32_t *out = locate(a.out, a.n * 4ull);
     if (!out) return CUDA_ERROR_ILLEGAL_ADDRESS;
     for (uint32_t i = 0; i < a.n; i++) out[i] = (out[i] ^ a.mix) * 1664525u + 1013904223u + i;
@@ -55,10 +55,12 @@ static CUresult crash(const unsigned char *args) {
 }
 
 static const struct kernel kernels[] = {
-    {"spin_us", {8, 4, 4, 4}, spin_us},
-    {"add", {8, 8, 8, 4}, add},
-    {"saxpy", {8, 8, 4, 4}, saxpy},
-    {"crash", {0}, crash},
+    {"spin_us", {8, 4, 4, 4}, spin_us, 0},
+    {"spin_clusters", {8, 4, 4, 4}, spin_us, 2},
+    {"ncclDevKernel_spin", {8, 4, 4, 4}, spin_us, 0},
+    {"add", {8, 8, 8, 4}, add, 0},
+    {"saxpy", {8, 8, 4, 4}, saxpy, 0},
+    {"crash", {0}, crash, 0},
 };
 
 /* ---- modules ------------------------------------------------------------------------------- */
@@ -223,6 +225,23 @@ EXPORT CUresult cuKernelGetFunction(CUfunction *function, CUkernel kernel) {
     return leave(CUDA_SUCCESS);
 }
 
+EXPORT CUresult cuFuncGetName(const char **name, CUfunction f) {
+    CUresult error = initialized();
+    if (error) return error;
+    if (!name || !is_function(f)) return CUDA_ERROR_INVALID_VALUE;
+    *name = f->kernel->name;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuFuncGetAttribute(int *value, int attribute, CUfunction f) {
+    enum { CLUSTER_MUST_BE_SET = 10, CLUSTER_WIDTH, LAST = 15 };
+    CUresult error = initialized();
+    if (error) return error;
+    if (!value || attribute < 0 || attribute > LAST || !is_function(f)) return CUDA_ERROR_INVALID_VALUE;
+    *value = attribute == CLUSTER_WIDTH ? f->kernel->cluster : 0;
+    return CUDA_SUCCESS;
+}
+
 /* ---- launches ------------------------------------------------------------------------------ */
 
 static bool pack(struct op *op, void **params, void **extra) {
@@ -254,7 +273,7 @@ CUresult make_launch(struct op *op, CUfunction f, const unsigned dims[6], void *
     for (int i = 0; i < 6; i++)
         if (!dims[i]) return CUDA_ERROR_INVALID_VALUE;
     if ((uint64_t)dims[3] * dims[4] * dims[5] > 1024) return CUDA_ERROR_INVALID_VALUE;
-    *op = (struct op){.kind = KERNEL, .launch = {.kernel = f->kernel}};
+    *op = (struct op){.kind = KERNEL, .launch = {.kernel = f->kernel, .blocks = dims[0] * dims[1] * dims[2]}};
     return pack(op, params, extra) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 

@@ -176,7 +176,7 @@ static void reach(void) {
 static CUcontext context;
 static CUmodule module;
 
-#define KERNELS "softcuda\nkernel spin_us\nkernel add\nkernel saxpy\nkernel crash\nglobal counter 64\n"
+#define KERNELS "softcuda\nkernel spin_us\nkernel spin_clusters\nkernel ncclDevKernel_spin\nkernel add\nkernel saxpy\nkernel crash\nglobal counter 64\n"
 
 /* IMAGE names a file with the kernels of kernels.cu, compiled: then these programs run on a real GPU. */
 static inline const char *image(void) {

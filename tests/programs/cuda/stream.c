@@ -117,7 +117,17 @@ PT(cuStreamQuery, _ptsz, (CUstream h), (h)) {
     }
 GETTER(cuStreamGetFlags, unsigned, s->flags)
 GETTER(cuStreamGetPriority, int, s->priority)
-GETTER(cuStreamGetCtx, CUcontext, s->ctx)
+
+/* The first version has no answer for a stream of a green context. */
+PT(cuStreamGetCtx, _ptsz, (CUstream h, CUcontext *ctx), (h, ctx)) {
+    struct stream *s;
+    CUresult error = enter_stream(h, &s);
+    if (error) return error;
+    if (!ctx) return leave(CUDA_ERROR_INVALID_VALUE);
+    *ctx = s->ctx;
+    return leave(s->sms ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS);
+}
+
 GETTER(cuStreamGetId, unsigned long long, s->id)
 
 /* ---- events -------------------------------------------------------------------------------- */

@@ -24,6 +24,8 @@ class _Told:
     task: Task
     share: int = WHOLE_PERMILLE
     level: int = WHOLE_PERMILLE
+    whole: int = 0
+    """Its groups so far that had all multiprocessors though they were to have fewer."""
 
 
 class SharePages(Observer):
@@ -90,6 +92,10 @@ class SharePages(Observer):
             channel.company.in_space = bool(below) and all(map(self._is_confined, below))
 
     def _is_confined(self, channel: Channel) -> bool:
-        """Whether the program keeps to its share by itself, so that it need not stop as well."""
-        pages = channel.pages
-        return pages is not None and 0 < pages.share <= self._told[channel].share
+        """Whether the program keeps to its share by itself, so that it need not stop as well: with
+        all of its work since the last time."""
+        pages, told = channel.pages, self._told[channel]
+        if pages is None:
+            return False
+        before, told.whole = told.whole, pages.whole
+        return told.whole == before and 0 < pages.share <= told.share

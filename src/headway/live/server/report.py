@@ -239,6 +239,8 @@ def describe_share(daemon: Daemon, channel: Channel, task: Task) -> dict[str, An
         "share_range": str(task.shares),
         "share_told": daemon.pages.told(channel),
         "share_kept": 0 if pages is None else pages.share,
+        "share_whole": 0 if pages is None else pages.whole,
+        "unconfined": 0 if pages is None else pages.unconfined,
     }
 
 

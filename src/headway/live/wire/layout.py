@@ -100,7 +100,16 @@ class Unfollowed(Numbers):
     NO_ROOM = 256, "more kinds of draws in a group than are told apart"
 
 
-ENUMS: Final = (Type, Server, Wanted, Unfollowed)
+class Unconfined(Numbers):
+    """Why work cannot be confined to a share of the multiprocessors."""
+
+    NO_GREEN = 1, "the driver makes no green contexts, or none here"
+    OWN_GREEN = 2, "the program makes green contexts itself"
+    OTHER_CONTEXT = 3, "it is in a context that is not its device's primary one"
+    NO_ROOM_LEFT = 4, "the program has more streams and devices than are followed"
+
+
+ENUMS: Final = (Type, Server, Wanted, Unfollowed, Unconfined)
 
 HELLO: Final = Record(
     "hello",
@@ -171,6 +180,11 @@ DAEMON_PAGE: Final = Record(
         Field("window_ns", U64, "no more predicted work than this in flight; 0: any"),
         Field("deadline_ns", U64, "of a job, from its first work; 0: none"),
         Field("wanted", U32, "others wait: say when a turn is over; of enum hw_wanted"),
+        Field(
+            "share",
+            U32,
+            "thousandths of the multiprocessors that the program may use beside others; 0: all",
+        ),
         Field("at_once", FLAG, "a turn may begin with the asking for it"),
         Field("waits", FLAG, "the daemon knows that a turn is wanted: it need not be asked again"),
         Field(
@@ -178,6 +192,12 @@ DAEMON_PAGE: Final = Record(
             FLAG,
             "the daemon looks at the client's page all the time: who does not wait for an answer "
             "need not say what can be seen there",
+        ),
+        Field(
+            "tell_after",
+            U32,
+            "with its so-manieth pause a job is taken to be over: say so if that is wanted; "
+            "0: do not",
         ),
         # for pieces
         Field(
@@ -191,18 +211,6 @@ DAEMON_PAGE: Final = Record(
         Field("job_ns", U64, "how long each has the GPU, about"),
         # for jobs
         Field("rest_ns", U64, "a pause that is longer than this ends a job"),
-        Field(
-            "tell_after",
-            U32,
-            "with its so-manieth pause a job is taken to be over: say so if that is wanted; "
-            "0: do not",
-        ),
-        # for shares
-        Field(
-            "share",
-            U32,
-            "thousandths of the multiprocessors that the program may use beside others; 0: all",
-        ),
         # for predictions of OpenGL's groups
         Field("group_cost", U64, "of every group, in 1/1024 ns; 0: no costs are published"),
         Field("coefficient", COEFFICIENT, "by a hash of kind and mesh", COEFFICIENTS),
@@ -320,7 +328,9 @@ CLIENT_PAGE: Final = Record(
         Field("row", ROW, "of the group submitted last", ROWS),
         # for shares
         Field("share", U32, "thousandths of the multiprocessors that its work is confined to now"),
-        Field("whole", U32, "groups that had all of them, for they cannot be confined"),
+        Field("confined", U32, "groups that went under a share so far,"),
+        Field("whole", U32, "groups that had all of them though they were to have fewer,"),
+        Field("unconfined", U32, "and why the last that could not be confined could not"),
     ),
     shared=True,
 )

@@ -231,6 +231,16 @@ class Pages:
         """How many its work is confined to, as it says; 0: it says nothing."""
         return CLIENT_PAGE.word(self._client, "share").value if self._client else 0
 
+    @property
+    def whole(self) -> int:
+        """Groups that had all multiprocessors though they were to have fewer, as it says."""
+        return CLIENT_PAGE.word(self._client, "whole").value if self._client else 0
+
+    @property
+    def unconfined(self) -> int:
+        """Why the last group that could not be confined could not, of `Unconfined`; 0: none."""
+        return CLIENT_PAGE.word(self._client, "unconfined").value if self._client else 0
+
     def set_deadline(self, deadline_ns: int) -> None:
         if self._daemon:
             self._deadline.value = deadline_ns

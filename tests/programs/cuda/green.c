@@ -1,0 +1,92 @@
+/* Green contexts: parts of the device's multiprocessors, in steps of eight. Their streams are streams of the primary
+ * context whose kernels have these multiprocessors only. */
+#include "driver.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { STEP = 8, SM_RESOURCE = 1, DEFAULT_STREAM = 1 };
+
+static struct green {
+    struct green *next;
+    CUcontext ctx;
+    unsigned sms;
+} *greens;
+
+static CUresult is_there(CUdevice device, const void *answer) {
+    if (initialized()) return initialized();
+    if (settings.no_green) return CUDA_ERROR_NOT_SUPPORTED;
+    return !answer ? CUDA_ERROR_INVALID_VALUE : device ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuDeviceGetDevResource(CUdevice device, CUdevResource *resource, int type) {
+    CUresult error = is_there(device, resource);
+    if (error) return error;
+    if (type != SM_RESOURCE) return CUDA_ERROR_INVALID_VALUE;
+    *resource = (CUdevResource){.type = type, .smCount = SMS};
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuDevSmResourceSplitByCount(CUdevResource *groups, unsigned *count, const CUdevResource *whole,
+                                            CUdevResource *rest, unsigned flags, unsigned least) {
+    CUresult error = is_there(0, whole);
+    if (error) return error;
+    if (!count || whole->type != SM_RESOURCE || flags) return CUDA_ERROR_INVALID_VALUE;
+    unsigned each = least < STEP ? STEP : (least + STEP - 1) / STEP * STEP, most = whole->smCount / each;
+    if (groups && *count < most) most = *count;
+    for (unsigned i = 0; groups && i < most; i++) groups[i] = (CUdevResource){.type = SM_RESOURCE, .smCount = each};
+    if (rest) *rest = (CUdevResource){.type = SM_RESOURCE, .smCount = whole->smCount - most * each};
+    *count = most;
+    return most ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+EXPORT CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *described, CUdevResource *resources, unsigned count) {
+    CUresult error = is_there(0, described);
+    if (error) return error;
+    if (!resources || count != 1 || !resources->smCount) return CUDA_ERROR_INVALID_VALUE;
+    *described = malloc(sizeof **described); /* nobody can give it back */
+    **described = *resources;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuGreenCtxCreate(CUgreenCtx *made, CUdevResourceDesc described, CUdevice device, unsigned flags) {
+    CUcontext ctx;
+    CUresult error = is_there(device, made);
+    if (error) return error;
+    if (!described || flags != DEFAULT_STREAM) return CUDA_ERROR_INVALID_VALUE;
+    if ((error = cuDevicePrimaryCtxRetain(&ctx, device))) return error;
+    pause_ns(settings.green_us * 1000);
+    pthread_mutex_lock(&big);
+    struct green *green = malloc(sizeof *green);
+    *green = (struct green){greens, ctx, described->smCount};
+    *made = greens = green;
+    return leave(CUDA_SUCCESS);
+}
+
+static struct green **link_to(const struct green *green) {
+    struct green **link = &greens;
+    while (*link && *link != green) link = &(*link)->next;
+    return link;
+}
+
+EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx green) {
+    CUresult error = is_there(0, green);
+    if (error) return error;
+    pthread_mutex_lock(&big);
+    struct green **link = link_to(green);
+    if (!*link) return leave(CUDA_ERROR_INVALID_CONTEXT);
+    *link = green->next;
+    free(green);
+    leave(CUDA_SUCCESS);
+    return cuDevicePrimaryCtxRelease_v2(0);
+}
+
+EXPORT CUresult cuGreenCtxStreamCreate(CUstream *stream, CUgreenCtx green, unsigned flags, int priority) {
+    CUresult error = is_there(0, stream);
+    if (error) return error;
+    if (flags != CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&big);
+    if (!*link_to(green)) return leave(CUDA_ERROR_INVALID_CONTEXT);
+    *stream = new_stream(green->ctx, flags, priority > 0 ? 0 : priority < -5 ? -5 : priority);
+    (*stream)->sms = green->sms;
+    return leave(CUDA_SUCCESS);
+}
