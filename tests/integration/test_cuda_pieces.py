@@ -26,12 +26,15 @@ from tests.bench.cuda_pieces import (
     done,
     fates,
     kernels,
+    log,
     rival,
     spins,
 )
 from tests.integration import cuda
 from tests.integration.command import headway
 from tests.integration.daemon_client import PATIENCE_S, Client, DaemonProcess, wait_until
+
+__all__ = ["log"]
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(60)]
 
