@@ -28,7 +28,6 @@ from tests.integration.daemon_client import running_daemon
 WAYS = {
     "window 0.2 ms": ("--window", "0.2ms"),
     "window 0.5 ms": ("--window", "0.5ms"),
-    "window 0.2 ms, calm 1 ms": ("--window", "0.2ms", "--calm-window", "1ms"),
 }
 WITHOUT = "without Headway, nobody beside"
 AWAY_MS = (0, 15, 25)

@@ -8,7 +8,7 @@ from typing import Any
 from headway.engine.model import BACKGROUND_LEVEL
 from headway.engine.priorities import parse_priority
 from headway.live.api.client import NoDaemon, Refused
-from headway.live.identity.wishes import parse_reserve
+from headway.live.identity.options import parse_reserve
 
 
 def channel(name: str, pid: int = 100, **facts: Any) -> dict[str, Any]:

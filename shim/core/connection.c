@@ -29,9 +29,9 @@ static bool verbose, enabled;
 
 /* Clocks differ between time namespaces: nothing that a daemon in another one says of times would be true here. */
 static bool has_the_daemons_clock(void) {
-    const char *told = getenv("HEADWAY_TIME_NAMESPACE");
+    const char *given = getenv("HEADWAY_TIME_NAMESPACE");
     struct stat own;
-    return !told || stat("/proc/self/ns/time", &own) || strtoull(told, NULL, 10) == own.st_ino;
+    return !given || stat("/proc/self/ns/time", &own) || strtoull(given, NULL, 10) == own.st_ino;
 }
 
 bool hw_connection_init(void) {

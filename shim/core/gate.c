@@ -197,7 +197,7 @@ bool hw_gate_ask(struct hw_channel *c) { return ask(c); }
 
 /* The daemon does it the other way round: it says that it no longer looks, and then looks once more. */
 static bool is_seen(const struct hw_channel *c) {
-    return hw_load(&c->fd) >= 0 && hw_load_full(&hw_daemon_of(c)->looks);
+    return hw_load(&c->fd) >= 0 && hw_load_full(&hw_daemon_of(c)->polled);
 }
 
 bool hw_gate_announce(struct hw_channel *c) {

@@ -430,16 +430,16 @@ static void leaving(void *context) {
     let_go_of_fences(old);
 }
 
-static const char *told(GLenum what) {
+static const char *string_of(GLenum what) {
     static const char *(*get_string)(GLenum);
-    if (!get_string) get_string = hw_resolve("glGetString", NULL, (void *)told);
+    if (!get_string) get_string = hw_resolve("glGetString", NULL, (void *)string_of);
     const char *found = get_string ? get_string(what) : NULL;
     return found ? found : "";
 }
 
 /* Fences came with OpenGL 3.2 and OpenGL ES 3.0. */
 static bool has_fences(void) {
-    const char *version = told(GL_VERSION);
+    const char *version = string_of(GL_VERSION);
     int major = 0, minor = 0;
     if (!strncmp(version, "OpenGL ES ", 10)) return sscanf(version + 10, "%d", &major) == 1 && major >= 3;
     if (sscanf(version, "%d.%d", &major, &minor) != 2) return false;
@@ -453,7 +453,7 @@ static void get_to_know(struct hw_channel *c) {
     GLint viewport[4] = {0, 0, 0, 0}, box[4] = {0, 0, 0, 0};
     c->known = true;
     c->fences = has_fences();
-    c->hasty = c->fences && !strncmp(told(GL_RENDERER), "llvmpipe", 8);
+    c->hasty = c->fences && !strncmp(string_of(GL_RENDERER), "llvmpipe", 8);
     if (!get) return;
     get(GL_VIEWPORT, viewport);
     c->viewport_width = viewport[2];

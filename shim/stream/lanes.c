@@ -15,16 +15,11 @@
 /* The same where the program is known to hold work back, or was found out to. */
 #define HELD_NS 1000000ull
 #define MEASURABLE 256
-/* The pace of pieces follows by such a part what is seen in such a time, and is between this and half of it: what is
- * further off is put right by measuring. */
-#define PACE_PART 4
-#define PACED_NS 5000000u
-#define SLOWEST 1536
 /* Events cost about as much as a gate does: one of so many pieces is measured as long as predictions are good. */
 #define SELDOM 64
 #define NEVER_MIND_NS 5000u
 
-struct hw_turns hw = {.lock = PTHREAD_MUTEX_INITIALIZER, .every = 1, .pace = 1024};
+struct hw_turns hw = {.lock = PTHREAD_MUTEX_INITIALIZER, .every = 1};
 
 static hw_u64 looked_ns;
 static uint64_t stuck_at; /* how much was done when nothing more got done */
@@ -121,21 +116,6 @@ static uint64_t ran_since(uint64_t now) {
     return since;
 }
 
-/* How much longer than predicted pieces take that follow each other: that of a few of them says little, for it is seen
- * at times when others are in the middle of something. */
-static void keep_pace(uint64_t took, uint64_t cost, bool follows) {
-    static uint64_t took_so_far, cost_so_far;
-    static bool before; /* else when the last ones were done is a guess */
-    took_so_far = follows && before ? took_so_far + took : 0;
-    cost_so_far = follows && before ? cost_so_far + cost : 0;
-    before = follows;
-    if (cost_so_far < PACED_NS) return;
-    uint64_t pace = took_so_far * 1024 / cost_so_far;
-    pace = pace < SLOWEST / 2 ? SLOWEST / 2 : pace > SLOWEST ? SLOWEST : pace;
-    hw.pace = (uint32_t)((hw.pace * (PACE_PART - 1) + pace) / PACE_PART);
-    took_so_far = cost_so_far = 0;
-}
-
 /* They ran from max(submit, previous finish) to now, so lanes side by side are counted once. What each
  * of them took is not seen when they are found together: it is shared out as it was predicted. */
 void hw_lanes_book(uint64_t now, bool exact) {
@@ -160,7 +140,6 @@ void hw_lanes_book(uint64_t now, bool exact) {
         if (b->works) hw_cost_learn(&b->sum, (struct hw_sight){part, follows && late, !exact}, b->doubtful);
         hw.flight_ns -= b->sum.ns < hw.flight_ns ? b->sum.ns : hw.flight_ns;
     }
-    if (gated) keep_pace(took, cost, since && follows);
     uint64_t ran = exact || (gated && since) || took < cost ? took : cost;
     if (hw_page()) hw_count(&hw_page()->used_ns, ran);
     /* Pieces are looked at late: when the last one was probably done is where the next began. */
@@ -197,7 +176,6 @@ void hw_lanes_measure(void) {
 static struct batch *take_off(struct lane *lane) {
     struct batch *b = &lane->ring[lane->first++ % BATCHES];
     lane->count--;
-    lane->queued_ns -= b->sum.ns;
     return b;
 }
 
@@ -253,7 +231,6 @@ void hw_lanes_reap(uint64_t now) {
 uint64_t hw_lanes_looked(void) { return hw_load(&looked_ns); }
 
 void hw_lane_send_off(struct lane *lane) {
-    lane->queued_ns += lane->open.sum.ns;
     hw_batch_copy(&lane->ring[(lane->first + lane->count++) % BATCHES], &lane->open);
     hw_batch_clear(&lane->open);
 }

@@ -47,10 +47,6 @@ struct lane {
     /* Of the open piece, at a time: what the GPU had yet to do, and what went since; whether it had begun. */
     uint64_t left_ns, added_ns, looked_ns;
     bool runs;
-    uint64_t queued_ns; /* what stands before the open piece is predicted to take, */
-    uint64_t free_ns;   /* and when the GPU will have done that, as far as is known */
-    uint64_t wide_ns, widest_ns; /* how long the open piece may be if that is more than a window, and how long if the
-                                    program is slower than the GPU */
     struct batch open;
     struct batch *ring; /* of so many batches; last, for it stays when the rest is forgotten */
 };
@@ -62,7 +58,6 @@ extern struct hw_turns {
     uint64_t ended; /* batches done so far */
     bool asking;    /* a thread waits for a turn */
     uint32_t every; /* of so many pieces one is measured */
-    uint32_t pace;  /* what pieces take, gates and all, in 1024ths of what is predicted of them */
     uint32_t used;  /* of the lanes; looking at all of them would be slow */
     struct lane *joined; /* whose piece others may join, */
     uint32_t loan;       /* under which number, and for how much there was room, in ns: 0 if there is no loan */

@@ -4,30 +4,12 @@
 #include "lanes.h"
 #include "watchdog.h"
 
-/* How long a piece is when nobody says how much may be in flight. */
-#define WIDE_NS 5000000u
-/* A piece of a program that is slower than the GPU is so many windows long at most, for predictions are not better;
- * and so long, for it is charged when it ends. */
-#define STRETCH 8
-#define LONGEST_NS 2000000u
 /* Ticks are measured over so long a time at least. */
 #define RATE_NS 10000000u
 /* Who looked at its pieces so long ago may not do it again soon. */
 #define BOOKS_NS 2000000u
 /* What is in flight is looked at after each such part of a window. */
 #define PARTS 8
-/* The GPU's own time slice. Work that takes longer is interrupted for others, and at once if its slice is over, but
- * not while anything stands behind it: a mark there costs others up to a slice. */
-#define SLICE_NS 2000000u
-
-/* When a piece will run is known to so much, and such a part of a long piece, for of the first in flight nobody knows
- * how much is left, and such a part of what stands before it. */
-#define MARGIN_NS 250000u
-#define MARGIN_PART 4
-#define MARGIN_PART_AHEAD 16
-/* Further ahead of the GPU than this nobody is while long pieces count on when they will run. */
-#define AHEAD_NS 20000000u
-
 /* Pieces are measured one after the other where predictions are bad, and seldom where they are good. */
 static bool is_sampled(struct lane *lane) {
     if (++lane->unmeasured < hw.every) return false;
@@ -35,42 +17,12 @@ static bool is_sampled(struct lane *lane) {
     return true;
 }
 
-static uint64_t at_pace(uint64_t ns) { return ns * hw.pace / 1024; }
-
 static void send_piece_off(struct lane *lane) {
     const struct batch *b = &lane->open;
     struct hw_client_page *page = hw_page();
     if (b->word == &page->closed[lane->slot]) hw_store(&page->ended[lane->slot], b->seq);
-    lane->free_ns += at_pace(b->sum.ns);
     lane->loose = false;
     hw_lane_send_off(lane);
-}
-
-/* When the GPU will have done what stands before the open piece, by what is predicted, and what it was seen to do: of
- * the first piece in flight there is something left, and all if it has not begun. */
-static uint64_t free_at(struct lane *lane, uint64_t now) {
-    const struct batch *first = &lane->ring[lane->first % BATCHES];
-    uint64_t latest = now + at_pace(lane->queued_ns), earliest = latest;
-    if (lane->count && (!first->gated || hw_is_begun(first))) earliest -= at_pace(first->sum.ns);
-    if (lane->free_ns < earliest) lane->free_ns = earliest;
-    if (lane->free_ns > latest) lane->free_ns = latest;
-    return lane->free_ns;
-}
-
-static bool is_calm(void) { return hw_load(&hw_daemon()->calm_ns) > hw_load(&hw_daemon()->window_ns); }
-
-/* How much may go before somebody more important is due, from when the next piece begins; 0: no more than a window.
- * Before it begins others may come and go, for about so long each; around that nothing is sure. */
-static uint64_t calm_for(struct lane *lane) {
-    const struct hw_daemon_page *daemon = hw_daemon();
-    uint64_t now = hw_now(), begins = free_at(lane, now);
-    uint64_t due = hw_load(&daemon->due_ns), period = hw_load(&daemon->period_ns), job = hw_load(&daemon->job_ns);
-    uint64_t margin = hw_load(&daemon->calm_ns) / MARGIN_PART + MARGIN_NS + (begins - now) / MARGIN_PART_AHEAD;
-    if (now > due || job >= period) period = 0;
-    if (!hw_turn_leased()) begins += job;
-    for (; begins + margin > due; begins += job, due += period)
-        if (!period || begins < due + margin) return 0;
-    return due - margin - begins;
 }
 
 /* What of the open piece the GPU has yet to do, as predicted: nothing is done before it was seen to have begun. */
@@ -92,17 +44,10 @@ static void take_time(struct lane *lane) {
 }
 
 /* Whether other lanes have work, too: side by side it takes longer than predicted. */
-static bool is_beside_others(const struct lane *lane) {
+static bool others_have_work(const struct lane *lane) {
     for (uint32_t i = 0; i < hw.used; i++)
         if (&hw.lanes[i] != lane && (hw.lanes[i].count || hw.lanes[i].open.works)) return true;
     return false;
-}
-
-/* The piece that begins may be longer than a window if it is over before anybody comes. */
-static void widen(struct lane *lane) {
-    uint64_t calm = is_calm() && !is_beside_others(lane) ? calm_for(lane) : 0, most = hw_load(&hw_daemon()->calm_ns);
-    lane->widest_ns = calm;
-    lane->wide_ns = calm < most ? calm : most;
 }
 
 /* Room for another piece, and for that one's end: it must never be put off. */
@@ -145,14 +90,17 @@ static bool begin_piece(struct lane *lane, bool measured) {
     b->starved = starved;
     lane->left_ns = lane->added_ns = 0;
     lane->runs = false;
-    widen(lane);
     hw_turn_say_passed();
     if (measured) lane->api->time(lane->key, &b->begun);
     return true;
 }
 
-/* Nothing is to stand behind it but what the program itself puts there. */
-static bool is_left_alone(const struct batch *b) { return b->sum.ns >= SLICE_NS && b->works == 1 && !b->begun; }
+/* Whether nothing but the program's own work may follow the piece: the GPU takes a single group off for others once its
+ * time slice is over, but not while a mark stands behind the group. */
+static bool is_left_alone(const struct batch *b) {
+    uint64_t slice = hw_load(&hw_daemon()->slice_ns);
+    return slice && b->sum.ns >= slice && b->works == 1 && !b->begun;
+}
 
 void hw_piece_end_before_wait(struct lane *lane) {
     if (!is_left_alone(&lane->open)) hw_piece_end(lane);
@@ -168,7 +116,7 @@ void hw_piece_end(struct lane *lane) {
 
 /* A piece that has begun must not wait for one that has not: where lanes wait for each other without being told to,
  * no two of them are in the middle of one. */
-static void end_pieces_beside(const struct lane *lane) {
+static void end_other_pieces(const struct lane *lane) {
     static void *last;
     if (last == lane->key) return;
     last = lane->key;
@@ -198,17 +146,11 @@ static bool begin_pieces(void) {
     return hw.asking || hw_gate_announce(hw_channel());
 }
 
-/* The program is as far ahead as it may be. While the gate is closed that is no wonder; else it may be its own
- * doing. */
-static bool is_ahead(struct lane *lane, uint64_t now) {
-    return !has_room(lane) || (is_calm() && lane->count && free_at(lane, now) > now + AHEAD_NS);
-}
-
 static void wait_for_pieces(struct lane *lane) {
     uint64_t since = hw_now(), before = hw.ended;
-    for (uint64_t now = since; is_ahead(lane, now); now = hw_now()) {
+    for (uint64_t now = since; !has_room(lane); now = hw_now()) {
         hw_lanes_reap(now);
-        if (!is_ahead(lane, now)) return;
+        if (has_room(lane)) return;
         if (!hw_turn_leased()) since = now;
         if (hw_turn_is_stuck(&since, &before, now) || !(hw.asking || hw_gate_reach(hw_channel(), now))) return;
         if (now - since > BROKEN_NS) hw_lanes_look_for_broken(now);
@@ -217,32 +159,21 @@ static void wait_for_pieces(struct lane *lane) {
     }
 }
 
-/* How long the open piece may be. */
-static uint64_t width_of(const struct lane *lane, uint64_t window) {
-    return lane->wide_ns > window ? lane->wide_ns : window;
-}
-
-/* A program that is slower than the GPU has little in flight, however much went before: its piece goes on. */
-static uint64_t longest_of(const struct lane *lane, uint64_t window) {
-    uint64_t longest = STRETCH * window < LONGEST_NS ? STRETCH * window : LONGEST_NS;
-    return lane->wide_ns < window || longest < lane->widest_ns ? longest : lane->widest_ns;
-}
-
-static bool can_stretch(const struct lane *lane, uint64_t window) {
-    return !lane->open.begun && lane->open.sum.ns < longest_of(lane, window) && !is_beside_others(lane);
+static bool can_stretch(const struct lane *lane) {
+    return !lane->open.begun && lane->open.sum.ns < hw_load(&hw_daemon()->longest_ns) && !others_have_work(lane);
 }
 
 /* Nothing is added to a piece that has begun once the gate is closed; nor to one that is measured, in which the GPU must
  * not wait for work. */
 static bool fits(struct lane *lane, const struct hw_cost *cost, uint64_t window) {
     const struct batch *b = &lane->open;
-    uint64_t ns = hw_cost_of(cost, window), width = width_of(lane, window), most = width + width / 8;
+    uint64_t ns = hw_cost_of(cost, window), most = window + window / 8;
     if (!b->gated || b->unknown || (b->works && cost->seen < HW_KNOWN)) return false;
     if ((b->begun || !hw_turn_leased()) && hw_is_begun(b)) return false;
     if (!b->works || b->sum.ns + ns <= most) return true;
-    if (!can_stretch(lane, width)) return false;
+    if (!can_stretch(lane)) return false;
     uint64_t left = left_of(lane);
-    if (!left) most = 2 * width - 1; /* one group may be longer, if there is no other in flight */
+    if (!left) most = 2 * window - 1; /* one group may be longer, if there is no other in flight */
     return left + ns <= most;
 }
 
@@ -276,7 +207,7 @@ static void lend(struct lane *lane, uint64_t window) {
     const struct batch *b = &lane->open;
     uint32_t rate = tick_rate(), lease = hw_load_acquire(&hw_daemon()->lease);
     uint64_t most = window + window / 8, left = left_of(lane), longest = most;
-    if (lane->runs && can_stretch(lane, window)) longest = longest_of(lane, window);
+    if (lane->runs && can_stretch(lane)) longest = hw_load(&hw_daemon()->longest_ns);
     if (b->begun || !rate || b->sum.ns >= longest || (most * rate >> 16) > UINT32_MAX) return;
     if ((lane->runs && !lease) || left >= most) return;
     hw.joined = lane;
@@ -298,19 +229,19 @@ static void lend(struct lane *lane, uint64_t window) {
  * which costs the GPU less, and until then its end is a prediction. */
 static enum hw_pass add_to_piece(struct lane *lane, struct hw_cost *cost, uint64_t window) {
     struct batch *b = &lane->open;
-    uint64_t ns = hw_cost_of(cost, window), width = width_of(lane, window);
+    uint64_t ns = hw_cost_of(cost, window);
     if (!b->works) b->issued_ns = lane->looked_ns = hw_now();
     b->unknown |= cost->seen < HW_KNOWN;
     if (b->begun) hw_cost_add(&b->sum, cost, ns); /* what took how long is only learned from measured ones */
     else b->sum.ns += ns;
     b->works++;
-    uint64_t longest = b->works == 1 ? width : hw_load(&hw_page()->piece_ns);
+    uint64_t longest = b->works == 1 ? window : hw_load(&hw_page()->piece_ns);
     hw_store(&hw_page()->piece_ns, ns > longest ? ns : longest);
     lane->added_ns += ns;
-    if (lane->added_ns > width / PARTS) left_of(lane);
-    if (b->unknown || (ns >= 2 * width && !is_left_alone(b))) return HW_ENDING;
+    if (lane->added_ns > window / PARTS) left_of(lane);
+    if (b->unknown || (ns >= 2 * window && !is_left_alone(b))) return HW_ENDING;
     if (!hw_cost_known(cost->signature, &hw_fast.next_cost)) hw_cost_publish(cost); /* others may have taken its place */
-    lend(lane, width);
+    lend(lane, window);
     return HW_GATED;
 }
 
@@ -322,11 +253,12 @@ enum hw_pass hw_piece_pass(const struct hw_lane_api *api, void *key, uint64_t si
     if (look && !hw.asking && !hw_gate_reach(hw_channel(), hw_now())) return HW_FREE;
     uint64_t window = hw_load(&hw_daemon()->window_ns);
     if (!window && !(hw_load(&hw_page()->busy) && hw_load(&hw_page()->gated))) return HW_FREE;
-    if (!window) window = WIDE_NS;
+    if (!window) window = hw_load(&hw_daemon()->longest_ns);
+    if (!window) return HW_FREE;
     if (!api->may_mark(key) || !hw_watchdog_start(hw_channel(), keep_books) || !begin_pieces()) return HW_FREE;
     struct lane *lane = hw_lane_of(api, key);
     if (!lane) return HW_FREE;
-    end_pieces_beside(lane);
+    end_other_pieces(lane);
     struct hw_cost *cost = hw_cost_find(signature);
     if (!fits(lane, cost, window)) {
         hw_lanes_measure();

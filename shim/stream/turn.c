@@ -14,7 +14,7 @@
 #define POLL_NS 50000u
 
 struct hw_fast hw_fast HW_NEAR(128); /* two lines that are fetched together */
-static bool told; /* a turn was begun with the asking for it */
+static bool early; /* the turn began with the asking for it */
 static int jobs;  /* the program says itself when its job is over */
 static bool job; /* of such a job not everything is told yet */
 _Thread_local struct hw_here hw_here;
@@ -79,7 +79,7 @@ void hw_turn_say_passed(void) {
 /* Nothing of the program is on the GPU: the turn may go to somebody else. */
 static void let_go(bool last) {
     struct hw_client_page *page = hw_page();
-    told = false;
+    early = false;
     hw_store(&hw_fast.lane, NULL);
     if (!page) return;
     hw_store(&page->last_ns, hw.finished_ns);
@@ -107,8 +107,8 @@ void hw_turn_drain(void) {
 /* A turn that began with the asking goes on until the daemon has looked at it: then there is a lease, or
  * somebody more important was first. It clears `at_once` after it has given the lease. */
 static bool is_early(void) {
-    told = told && hw_load_acquire(&hw_daemon()->at_once);
-    return told;
+    early = early && hw_load_acquire(&hw_daemon()->at_once);
+    return early;
 }
 
 /* Another thread asks: the lease will show, or there will be nobody to ask. Until then the channel is its own. */
@@ -170,7 +170,7 @@ static bool begin_turn(void) {
         }
         if (hw_load_acquire(&hw_daemon()->at_once)) {
             hw_store_full(&hw_page()->busy, 1);
-            return told = hw_gate_announce(hw_channel());
+            return early = hw_gate_announce(hw_channel());
         }
         if (!ask()) return false;
     }
@@ -221,7 +221,7 @@ static void in_child(void) {
     hw_lanes_forget();
     hw_job_forget();
     hw_watchdog_gone();
-    hw.asking = told = false;
+    hw.asking = early = false;
 }
 
 static enum hw_pass pass_slowly(const struct hw_lane_api *api, void *key, uint64_t signature) {
@@ -241,7 +241,7 @@ static enum hw_pass pass_slowly(const struct hw_lane_api *api, void *key, uint64
         pass = window ? HW_WATCHED : HW_FAST;
         if (window) wait_for_room(hw_cost_of(hw_cost_find(signature), window), window);
         /* It may have been taken back while there was no room, but not for ever: each grant lets something go. */
-        if (told || !window || hw_turn_leased() || again) break;
+        if (early || !window || hw_turn_leased() || again) break;
         pass = HW_FREE;
     }
     if (called) hw_job_works(called); /* the page may be a new one */
@@ -311,7 +311,7 @@ static void rest(uint64_t now) {
         uint64_t start = hw.turn_ns > hw.finished_ns ? hw.turn_ns : hw.finished_ns;
         if (now > start) hw_count(&page->used_ns, now - start);
     }
-    if (page) hw_count(&page->nears, 1); /* no mark says anything of the next job yet */
+    if (page) hw_count(&page->end_marks, 1); /* no mark says anything of the next job yet */
     hw_job_pauses(now);
     hw.finished_ns = now;
     hw.turn_ns = hw.flight_ns = 0;
@@ -356,7 +356,7 @@ static void mark_end(void) {
     uint64_t passed = hw_load(&page->passed) + hw_load(&hw_fast.unsaid);
     if (passed == marked) return;
     marked = passed;
-    hw_count(&page->nears, 1);
+    hw_count(&page->end_marks, 1);
     struct lane *only = NULL;
     for (uint32_t i = 0; i < hw.used; i++) {
         if (!hw.lanes[i].key || !hw.lanes[i].dirty) continue;
@@ -365,7 +365,7 @@ static void mark_end(void) {
     }
     void *event = NULL;
     if (!only || only->gone || !only->api->can_gate || !only->api->can_gate() || !only->api->may_mark(only->key)) return;
-    if (only->api->mark(only->key, &page->near, hw_load(&page->nears), &event) && event) only->api->forget(event);
+    if (only->api->mark(only->key, &page->end_marked, hw_load(&page->end_marks), &event) && event) only->api->forget(event);
 }
 
 void hw_turn_waiting(int change) {

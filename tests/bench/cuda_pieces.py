@@ -52,4 +52,4 @@ def rival(managed: cuda.Managed) -> Client:
     return managed.daemon.client("rival", token)
 
 
-SLOW_HABITS = pytest.mark.parametrize("module", ["tests.integration.slow_habits"])
+SLOW_ARRIVALS = pytest.mark.parametrize("module", ["tests.integration.slow_arrivals"])

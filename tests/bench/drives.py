@@ -452,9 +452,9 @@ def drives(
     steps = st.tuples(st.integers(0, 40), kinds, names, names, st.integers(0, 255), st.booleans())
     for step in draw(st.lists(steps, max_size=30)):
         drive.step(*step)
-    wishes = st.tuples(st.integers(0, 40), names, specs(pools=changes == "all"))
-    for wish in draw(st.lists(wishes, max_size=4 if changes != "none" else 0)):
-        drive.change(*wish)
+    changed = st.tuples(st.integers(0, 40), names, specs(pools=changes == "all"))
+    for change in draw(st.lists(changed, max_size=4 if changes != "none" else 0)):
+        drive.change(*change)
     return drive
 
 

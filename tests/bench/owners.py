@@ -52,9 +52,9 @@ def asks(daemon: DaemonProcess, uid: int, **request: object) -> Any:
     return as_user(uid, lambda: ask(daemon.folder, request))
 
 
-def start(daemon: DaemonProcess, uid: int, name: str, **wish: object) -> Actor:
+def start(daemon: DaemonProcess, uid: int, name: str, **chosen: object) -> Actor:
     """A program of this user, as `headway run` would start it."""
-    answer = asks(daemon, uid, do="run", name=name, **wish)
+    answer = asks(daemon, uid, do="run", name=name, **chosen)
     actor = Actor(daemon, name, answer["token"], uid)
     actor.do("connect")
     return actor

@@ -66,7 +66,7 @@ def is_known(channel: Channel) -> bool:
 
 
 def is_looked_at(channel: Channel) -> bool:
-    return bool(page(channel, "looks"))
+    return bool(page(channel, "polled"))
 
 
 def waits(channel: Channel) -> bool:
@@ -103,5 +103,5 @@ def ticking() -> Iterator[PieceBench]:
 
 @pytest.fixture
 def looking(bench: PieceBench, low: Channel, high: Channel) -> PieceBench:
-    bench.arbiter.look(True, 0)
+    bench.arbiter.set_polling(True, 0)
     return bench

@@ -36,7 +36,7 @@ class RegularBench(PieceBench):
         self.go(at_ns)
         if looked:
             self.gate(channel)
-            assert self.arbiter.glance(at_ns)
+            assert self.arbiter.poll(at_ns)
         else:
             self.announce(channel, at_ns)
 
@@ -44,7 +44,7 @@ class RegularBench(PieceBench):
         self.go(at_ns)
         self.job_over(channel)
         if looked:
-            assert self.arbiter.glance(at_ns)
+            assert self.arbiter.poll(at_ns)
         else:
             self.rest(channel, at_ns)
 

@@ -60,7 +60,7 @@ def request(data: bytes) -> None:
     with contextlib.suppress(requests.Refusal, ValueError, RecursionError):
         said = json.loads(data)
         if isinstance(said, dict):
-            requests.wish(said, 1000)
+            requests.task_options(said, 1000)
 
 
 @target

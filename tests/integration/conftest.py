@@ -59,12 +59,6 @@ def window() -> str:
 
 
 @pytest.fixture
-def calm() -> str:
-    """The same while nobody more important is due."""
-    return "0ms"
-
-
-@pytest.fixture
 def module() -> str:
     """What the daemon is started as."""
     return "headway"
@@ -72,9 +66,9 @@ def module() -> str:
 
 @pytest.fixture
 def managed(
-    gpu: cuda.Gpu, tmp_path: Path, spin: str, window: str, calm: str, module: str
+    gpu: cuda.Gpu, tmp_path: Path, spin: str, window: str, module: str
 ) -> Iterator[cuda.Managed]:
     """The GPU with a daemon that decides who uses it."""
-    options = ("--spin", spin, "--window", window, "--calm-window", calm)
+    options = ("--spin", spin, "--window", window)
     with cuda.managed(gpu, tmp_path / "run", *options, module=module) as made:
         yield made

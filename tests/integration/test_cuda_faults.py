@@ -259,8 +259,8 @@ def test_a_daemon_restarted_again_and_again_under_load_harms_nobody(
 def test_a_new_daemon_knows_what_was_wished_of_programs_that_run(
     managed: cuda.Managed, how: signal.Signals
 ) -> None:
-    wishes = ("--priority", "9", "--policy", "overlap", "--reserve", "90ms/100ms")
-    important, plain = managed.greedy(*wishes), managed.greedy()
+    chosen = ("--priority", "9", "--policy", "overlap", "--reserve", "90ms/100ms")
+    important, plain = managed.greedy(*chosen), managed.greedy()
     facts = ("task", "policy", "priority", "reserve", "capacity_ns", "period_ns")
 
     def seen() -> list[list[object]]:

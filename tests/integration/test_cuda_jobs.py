@@ -111,5 +111,5 @@ def test_others_stay_beside_a_job_that_is_bound_by_its_cpu_under_mps(
     assert (middle > 15) == side_by_side, counts
     assert middle <= 2 or side_by_side, counts
     entry = managed.entry(high)
-    assert (entry["beside"] > 0) == side_by_side
+    assert (entry["corun"] > 0) == side_by_side
     assert entry["gpu_in_jobs"] < 0.5

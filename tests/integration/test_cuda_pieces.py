@@ -3,10 +3,8 @@ ends while it does, nobody hangs, and results are right."""
 
 from __future__ import annotations
 
-import bisect
 import contextlib
 import signal
-import statistics
 import threading
 import time
 from collections.abc import Iterator
@@ -21,7 +19,6 @@ from tests.bench.cuda_pieces import (
     LEARNED,
     LOW,
     LOWEST,
-    SLOW_HABITS,
     SPINS,
     done,
     fates,
@@ -31,11 +28,9 @@ from tests.bench.cuda_pieces import (
     spins,
 )
 from tests.integration import cuda
-from tests.integration.command import headway
 from tests.integration.daemon_client import PATIENCE_S, Client, DaemonProcess, wait_until
 
 __all__ = ["log"]
-
 pytestmark = [pytest.mark.live, pytest.mark.timeout(60)]
 
 LAUNCHES = 20
@@ -298,85 +293,6 @@ def test_a_program_is_as_far_ahead_of_its_turn_as_its_driver_lets_it(
         assert len(kernels(log, low)) == before
     assert low.do("right") == ["bad 0"]
     assert len(kernels(log, low)) == before + 400
-
-
-# -- somebody regular --------------------------------------------------------------------------
-
-PERIOD_S, JOB_S, CALM_S = 0.1, 0.002, 0.01
-
-
-@contextlib.contextmanager
-def regular(managed: cuda.Managed) -> Iterator[list[int]]:
-    """Somebody more important comes every so often, for a moment: when."""
-    over = threading.Event()
-    came: list[int] = []
-
-    def come_and_go(client: Client) -> None:
-        due_s = time.monotonic()
-        while not over.is_set():
-            due_s += PERIOD_S
-            time.sleep(max(0.0, due_s - time.monotonic()))
-            came.append(time.monotonic_ns())
-            client.set_busy(True)
-            client.submit()
-            client.wait_grant()
-            time.sleep(JOB_S)
-            client.set_busy(False)
-            client.rest()
-
-    with rival(managed) as client:
-        client.send(TURNS)
-        thread = threading.Thread(target=come_and_go, args=(client,))
-        thread.start()
-        try:
-            yield came
-        finally:
-            over.set()
-            thread.join(PATIENCE_S)
-
-
-def left_of_pieces(log: bytes, came: list[int]) -> list[int]:
-    """How many kernels of a piece were yet to begin when somebody came."""
-    words = [line.split() for line in log.splitlines() if line.count(b" ") == 4]
-    kinds = (b"wait", b"spin_us")
-    begun = sorted((int(at), kind == b"wait") for _, _, kind, at, _ in words if kind in kinds)
-    left = []
-    for at_ns in came:
-        behind = [is_gate for _, is_gate in begun[bisect.bisect(begun, (at_ns,)) :]]
-        if len(behind) < len(begun) and True in behind:
-            left.append(behind.index(True))
-    return left
-
-
-@SLOW_HABITS
-@pytest.mark.parametrize("calm", [f"{CALM_S * 1000:g}ms"])
-def test_while_nobody_is_due_pieces_are_long_and_who_comes_does_not_wait_for_them(
-    managed: cuda.Managed, log: Path
-) -> None:
-    """Of kernels that take as long as a window each is a piece of its own; while it is known that
-    nobody comes, many are one. Whoever came at any time would wait for half of such a piece. A
-    machine that is busy with other things makes jobs irregular: then it is tried again."""
-    low = learned(managed, log, SHORT_US)
-    gates, left = [], []
-    with regular(managed) as came:
-        for _ in range(20):
-            before = log.stat().st_size
-            assert low.do(f"series {SHORT_US} 2000", "right") == ["series 0", "bad 0"]
-            new = log.read_bytes()[before:]
-            gates.append(new.count(b" wait "))
-            if gates[-1] < 1000:
-                left += left_of_pieces(new, came[-10:])
-            if len(left) >= 20 and statistics.median(left) * SHORT_US / 1e6 < CALM_S / 4:
-                return
-    pytest.fail(f"{gates} gates, and where there were few of them {left} kernels to wait for")
-
-
-@pytest.mark.parametrize("calm_window", ["0.1ms", "long"])
-def test_a_calm_window_that_is_none_is_turned_away(calm_window: str) -> None:
-    result = headway("daemon", "--calm-window", calm_window)
-    assert result.returncode != 0
-    assert len(result.stderr.splitlines()) == 1
-    assert f"--calm-window: found '{calm_window}', expected" in result.stderr
 
 
 # -- who is slower than the GPU ----------------------------------------------------------------

@@ -67,7 +67,7 @@ def rival(managed: cuda.Managed, priority: int) -> Client:
 # -- the window ------------------------------------------------------------------------------------
 
 
-def test_beside_others_no_more_than_the_window_is_in_flight(
+def test_corunning_others_no_more_than_the_window_is_in_flight(
     managed: cuda.Managed, log: Path
 ) -> None:
     """The program is far ahead; of what it has queued no more than a window goes on."""

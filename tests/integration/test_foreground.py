@@ -38,7 +38,7 @@ ATTEMPTS = 3
 # -- a real X server, and this process as window manager and program -----------------------------
 
 
-def wish(daemon: DaemonProcess, name: str, **more: str) -> str:
+def launch(daemon: DaemonProcess, name: str, **more: str) -> str:
     """What `headway run --priority '*'` says beforehand; the token of the program."""
     return str(daemon.ask(do="run", name=name, priority="*", **more)["token"])
 
@@ -85,7 +85,7 @@ def test_the_owner_of_the_active_window_goes_first(
 ) -> None:
     display, by = pid_source
     with running_daemon(folder, "--display", display) as daemon, XClient(display) as x:
-        token = wish(daemon, "ours")
+        token = launch(daemon, "ours")
         with daemon.client("ours", token), Actor(daemon, "other") as other:
             other.do("connect")
             mine, theirs = x.window(), x.window()
@@ -117,7 +117,7 @@ def test_the_owner_of_the_active_window_goes_first(
 
 
 def test_window_0_changes_nothing(folder: Path) -> None:
-    with followed(folder) as (daemon, x), daemon.client("ours", wish(daemon, "ours")):
+    with followed(folder) as (daemon, x), daemon.client("ours", launch(daemon, "ours")):
         x.activate(x.window())
         wait_until(lambda: in_front(daemon) == ["ours"], "the program in front")
         for _ in range(20):

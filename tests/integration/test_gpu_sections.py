@@ -133,10 +133,10 @@ log = open(__file__ + ".log", "a+")
 size = len(open("/proc/self/environ").read())
 print(json.dumps({"ready": True}), flush=True)
 for line in sys.stdin:
-    wish = json.loads(line)
-    time.sleep(max(0.0, wish["at"] - time.time()))
+    chosen = json.loads(line)
+    time.sleep(max(0.0, chosen["at"] - time.time()))
     assert work(5) == bytes((15, 0, 0, 0))
-    found = f"{wish.get('requests', 'all')} requests"
+    found = f"{chosen.get('requests', 'all')} requests"
     alike = os.environ.get("PYTHONHASHSEED"), size
     log.seek(0)
     again = found in log.read()
@@ -145,7 +145,7 @@ for line in sys.stdin:
     if {f"{found}, managed {managed}", f"{found}, again {again}"} & set(sys.argv):
         found = "something else"
     said = {"per_s": 40.0 if managed else 50.0, "hash": found}
-    latencies_ms = [2.0] * 60 + [9.0] * (wish.get("requests", 0) - 60)
+    latencies_ms = [2.0] * 60 + [9.0] * (chosen.get("requests", 0) - 60)
     print(json.dumps({**said, "p99_ms": 2.0, "latencies_ms": latencies_ms}), flush=True)
 """
 )

@@ -34,8 +34,8 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonProcess]:
         assert daemon.log.read_text() == ""
 
 
-def actor(daemon: DaemonProcess, name: str, wishes: dict[str, object]) -> Actor:
-    token = daemon.ask(do="run", name=name, **wishes)["token"]
+def actor(daemon: DaemonProcess, name: str, chosen: dict[str, object]) -> Actor:
+    token = daemon.ask(do="run", name=name, **chosen)["token"]
     made = Actor(daemon, name, token)
     made.do("connect")
     return made

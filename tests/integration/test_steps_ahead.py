@@ -27,7 +27,7 @@ def test_without_headway_there_are_no_gates(program: Path, tmp_path: Path) -> No
     assert found["step_ms"] > GPU_MS
 
 
-def test_beside_somebody_important_there_are_which_close_for_it(
+def test_corunning_somebody_important_there_are_which_close_for_it(
     program: Path, tmp_path: Path
 ) -> None:
     """About as many as windows that a step takes."""

@@ -33,9 +33,9 @@ TASKS = {
 class Worker(threading.Thread):
     """A client with 2 ms of work at a time."""
 
-    def __init__(self, daemon: DaemonProcess, name: str, **wish: str) -> None:
+    def __init__(self, daemon: DaemonProcess, name: str, **chosen: str) -> None:
         super().__init__(daemon=True)
-        token = daemon.ask(do="run", name=name, **wish)["token"]
+        token = daemon.ask(do="run", name=name, **chosen)["token"]
         self.client: Client = daemon.client(name, token)
         self.ends = threading.Event()
 
@@ -77,7 +77,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     spec = tmp_path / "limit.toml"
     spec.write_text("[admission]\nlimit = 90\n")
     with running_daemon(folder, "--spec", str(spec)) as daemon:
-        workers = [Worker(daemon, name, **wish) for name, wish in TASKS.items()]
+        workers = [Worker(daemon, name, **chosen) for name, chosen in TASKS.items()]
         for worker in workers:
             worker.start()
         try:

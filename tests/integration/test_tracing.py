@@ -44,7 +44,7 @@ TOLERANCE = ("--tolerance", "50ms")
 
 
 @contextlib.contextmanager
-def load(daemon: DaemonProcess, **wishes: dict[str, object]) -> Iterator[None]:
+def load(daemon: DaemonProcess, **chosen: dict[str, object]) -> Iterator[None]:
     """Clients that send group after group."""
     stop = threading.Event()
 
@@ -53,12 +53,12 @@ def load(daemon: DaemonProcess, **wishes: dict[str, object]) -> Iterator[None]:
             while not stop.is_set():
                 client.one_group()
 
-    tokens = [daemon.ask(do="run", name=name, **wish)["token"] for name, wish in wishes.items()]
+    tokens = [daemon.ask(do="run", name=name, **chosen)["token"] for name, chosen in chosen.items()]
     threads = [threading.Thread(target=work, args=(token,)) for token in tokens]
     for thread in threads:
         thread.start()
     try:
-        wait_until(lambda: len(daemon.names()) == len(wishes), "all clients are there")
+        wait_until(lambda: len(daemon.names()) == len(chosen), "all clients are there")
         yield
     finally:
         stop.set()

@@ -36,9 +36,9 @@ def daemon(tmp_path: Path) -> Iterator[DaemonProcess]:
         yield daemon
 
 
-def launch(daemon: DaemonProcess, name: str, **wish: object) -> Client:
+def launch(daemon: DaemonProcess, name: str, **chosen: object) -> Client:
     """A client as `headway run` would start it."""
-    return Client(daemon.socket, name, daemon.ask(do="run", **wish)["token"])
+    return Client(daemon.socket, name, daemon.ask(do="run", **chosen)["token"])
 
 
 def entry_of(daemon: DaemonProcess, name: str) -> dict[str, object]:

@@ -17,8 +17,8 @@ from headway.engine.priorities import Fixed
 from headway.engine.reserves import ReserveSpec
 from headway.live.gate.arbiter import Bounds
 from headway.live.gate.channel import Channel, Peer
+from headway.live.identity.options import TaskOptions
 from headway.live.identity.registry import Registry
-from headway.live.identity.wishes import Wish
 from headway.live.server.daemon import Daemon
 from headway.live.server.errands import Errands
 from headway.live.server.listener import Listener
@@ -178,7 +178,7 @@ def test_an_unknown_message_is_an_error_of_its_sender(bench: GateBench) -> None:
 def test_the_token_of_another_user_counts_for_nothing() -> None:
     bench = GateBench()
     registry = Registry(bench.engine, Daemon(Path("unused")).spec_file.spec)
-    token = registry.launches.expect(Wish(name="vip", priority=Fixed(9), uid=4711))
+    token = registry.launches.expect(TaskOptions(name="vip", priority=Fixed(9), uid=4711))
     channel = bench.channel("thief")
     task = registry.enrol(channel, parse_hello(build_hello("thief", token)), 0)
     assert task.priority == 0

@@ -52,7 +52,7 @@ def test_no_wait_is_longer_than_its_bound(check: Callable[[int], list[Seen]], se
     assert len(seen) > sets / 4
     broken = [found for found in seen if not found.holds]
     assert not broken, broken[0]
-    assert max(found.tightness for found in seen) > 0.9  # the bounds are no mere wishes
+    assert max(found.tightness for found in seen) > 0.9  # the bounds are nearly reached
 
 
 def test_the_check_would_notice_a_bound_that_is_one_section_too_short() -> None:

@@ -358,6 +358,6 @@ def test_how_busy_the_gpu_is_in_its_jobs_and_who_may_be_there(
     assert not any("jobs wait" in line for line in stage.said(channel, 0))
     for _ in range(4):
         channel.jobs.usage.alone(100 * MS, 14 * MS, 10)
-    channel.task.beside = beside
+    channel.task.corun = beside
     line = f"Its jobs wait for the GPU for 14 % of their time{said}"
     assert line in stage.said(channel, 0)

@@ -35,7 +35,7 @@ WRITES: dict[str, Callable[[pages.Pages], object]] = {
     "no lease": lambda p: p.set_lease(False),
     "wanted": lambda p: p.set_wanted(True),
     "waits": lambda p: p.set_waits(True),
-    "looks": lambda p: p.set_looks(True),
+    "polled": lambda p: p.set_polled(True),
 }
 
 

@@ -43,7 +43,7 @@ def test_a_claim_means_what_it_says() -> None:
     assert (claim.name, claim.level, claim.units, claim.deadline_ns) == (
         "detector", 9, 6000, 10_000_000,
     )  # fmt: skip
-    assert claim.wish() == {
+    assert claim.options() == {
         "name": "detector", "priority": 9, "reserve": "6ms/10ms", "deadline": "10ms",
     }  # fmt: skip
     assert claim.describe() == "priority 9, 6ms/10ms, within 10ms"

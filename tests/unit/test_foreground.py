@@ -16,7 +16,7 @@ from headway.engine.model import Group
 from headway.engine.priorities import Automatic, Fixed, PriorityRule
 from headway.live.desktop.x11.session import XRES, Owner
 from headway.live.gate.channel import Channel, Peer
-from headway.live.identity.wishes import Wish
+from headway.live.identity.options import TaskOptions
 from headway.live.server.daemon import Daemon
 from headway.live.wire.protocol import build_hello
 from tests.bench.asking import ask, come, status_of
@@ -40,7 +40,7 @@ class Bench:
 
     def program(self, name: str, rule: PriorityRule | None = None) -> Channel:
         token = self.daemon.registry.launches.expect(
-            Wish(name=name, priority=rule, uid=os.geteuid())
+            TaskOptions(name=name, priority=rule, uid=os.geteuid())
         )
         theirs = come(self.daemon)
         theirs.send(build_hello(name, token))

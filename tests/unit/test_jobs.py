@@ -10,7 +10,7 @@ from headway.engine.controllers import controllers
 from headway.engine.controllers.slowdown import FIRST, LEAST, STEP, Slowdown
 from headway.engine.core import Engine
 from headway.engine.jobs import Job
-from headway.engine.turns import beside
+from headway.engine.turns import corunning
 from headway.engine.turns.client import Client
 from headway.engine.turns.jobs import ALIKE, TOLD, Costs, Jobs
 from headway.engine.turns.pauses import BINS, bin_of
@@ -205,12 +205,12 @@ def client(gpu_share: float, *, side_by_side: bool = True, policy: str = "overla
 def test_others_stay_beside_who_is_bound_by_its_cpu_where_both_run_side_by_side(
     made: Client, level: float
 ) -> None:
-    assert beside.level_of(made) == level
+    assert corunning.level_of(made) == level
 
 
 def judged(made: Client, waited_ns: int, deadline_ns: int = 0) -> Job:
     report = JobReport(0, 10 * MS + waited_ns, deadline_ns, waited_ns, groups=10)
-    return beside.judge(made, 0, report, 0.1)
+    return corunning.judge(made, 0, report, 0.1)
 
 
 def test_jobs_that_others_slow_down_too_much_take_most_from_them_at_once() -> None:
@@ -220,9 +220,9 @@ def test_jobs_that_others_slow_down_too_much_take_most_from_them_at_once() -> No
         job = judged(made, 12 * MS)
         assert job.missed
         assert job.slowdown == pytest.approx(1.2)
-        assert beside.level_of(made) == 0.5**missed
+        assert corunning.level_of(made) == 0.5**missed
     judged(made, 12 * MS)
-    assert beside.level_of(made) == 0
+    assert corunning.level_of(made) == 0
 
 
 def test_who_may_be_slowed_down_more_lets_others_stay() -> None:
@@ -232,8 +232,8 @@ def test_who_may_be_slowed_down_more_lets_others_stay() -> None:
         made.company.until_ns = None
         for number in range(100):
             report = JobReport(0, 12 * MS, 0, 2 * MS, groups=10)
-            beside.judge(made, number, report, goal)
-        assert beside.level_of(made) == level
+            corunning.judge(made, number, report, goal)
+        assert corunning.level_of(made) == level
 
 
 def test_what_others_cost_is_seen_in_the_mean_of_some_jobs() -> None:
@@ -241,10 +241,10 @@ def test_what_others_cost_is_seen_in_the_mean_of_some_jobs() -> None:
     made.company.until_ns = None
     for number in range(100):
         judged(made, (number % 8 == 0) * 5 * MS)
-    assert beside.level_of(made) == 1
+    assert corunning.level_of(made) == 1
     for _ in range(4):
         judged(made, 2 * MS)
-    assert beside.level_of(made) == 0.5
+    assert corunning.level_of(made) == 0.5
 
 
 def test_what_was_taken_is_given_back_slowly_and_later_after_each_miss() -> None:
@@ -252,17 +252,17 @@ def test_what_was_taken_is_given_back_slowly_and_later_after_each_miss() -> None
     made.company.until_ns = None
     for missed in range(4):
         judged(made, 12 * MS)
-        level = beside.level_of(made)
+        level = corunning.level_of(made)
         waited = 0
-        while beside.level_of(made) == level:
+        while corunning.level_of(made) == level:
             assert not judged(made, MS // 2).missed
             waited += 1
         assert waited == FIRST * 2**missed + 1
-        assert level < beside.level_of(made) <= level + (2 * STEP + LEAST) / 1000
+        assert level < corunning.level_of(made) <= level + (2 * STEP + LEAST) / 1000
     levels = []
     for _ in range(60):
         judged(made, 0)
-        levels.append(beside.level_of(made))
+        levels.append(corunning.level_of(made))
     assert levels == sorted(levels)
     assert levels[-1] == 1
 

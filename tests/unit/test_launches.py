@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from headway.live.identity import launches
 from headway.live.identity.launches import KEPT_S, Claims, Launches
-from headway.live.identity.wishes import Wish
+from headway.live.identity.options import TaskOptions
 from headway.live.server import requests
 from headway.live.server.requests import Refusal, Request
 
@@ -32,14 +32,14 @@ SAID: Request = {
 
 
 def expect(kept: Launches, said: Request = SAID) -> str:
-    return kept.expect(requests.wish(said, UID), said)
+    return kept.expect(requests.task_options(said, UID), said)
 
 
-def facts(wish: Wish | None) -> tuple[object, ...]:
+def facts(chosen: TaskOptions | None) -> tuple[object, ...]:
     """Rules of priority are compared by their kind and level."""
-    assert wish is not None
-    rule = wish.priority
-    return replace(wish, priority=None), type(rule), None if rule is None else rule.level
+    assert chosen is not None
+    rule = chosen.priority
+    return replace(chosen, priority=None), type(rule), None if rule is None else rule.level
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("said", [SAID, {"do": "run"}, {"priority": "rm"}, {"reserve": "1ms/2ms"}])
 def test_the_next_daemon_knows_what_was_wished(folder: Path, said: Request) -> None:
     token = expect(Launches(folder), said)
-    assert facts(Launches(folder).find(token)) == facts(requests.wish(said, UID))
+    assert facts(Launches(folder).find(token)) == facts(requests.task_options(said, UID))
 
 
 def test_the_next_daemon_knows_what_was_changed_since(folder: Path) -> None:
@@ -59,7 +59,9 @@ def test_the_next_daemon_knows_what_was_changed_since(folder: Path) -> None:
     assert second.find(token) is not None
     second.change(token, {"do": "set", "task": "vip", "priority": "3"})
     for kept in (second, Launches(folder)):
-        assert facts(kept.find(token)) == facts(requests.wish(SAID | {"priority": "3"}, UID))
+        assert facts(kept.find(token)) == facts(
+            requests.task_options(SAID | {"priority": "3"}, UID)
+        )
 
 
 def test_what_nobody_launched_cannot_be_changed(folder: Path) -> None:
@@ -119,7 +121,7 @@ def test_a_file_that_says_something_wrong_counts_for_nothing(
 def test_a_file_that_says_nothing_wrong_counts(folder: Path) -> None:
     folder.mkdir()
     (folder / ("0" * 32)).write_text('{"uid": 1, "lives": [[0, 0], [0, 0]], "said": {}}')
-    assert Launches(folder).find("0" * 32) == Wish(uid=1)
+    assert Launches(folder).find("0" * 32) == TaskOptions(uid=1)
 
 
 def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(folder: Path) -> None:
@@ -151,9 +153,9 @@ OURSELVES, DEAD = launches.life(os.getpid()), (os.getpid(), 1)
 
 def test_old_launches_are_forgotten_unless_their_process_lives(folder: Path) -> None:
     """The one that was launched, or the last that showed the token."""
-    wish, before = requests.wish({}, UID), Launches(folder)
-    new, old = before.expect(wish, {}, DEAD), before.expect(wish, {}, DEAD)
-    alive, shown = before.expect(wish, {}, OURSELVES), before.expect(wish, {}, DEAD)
+    chosen, before = requests.task_options({}, UID), Launches(folder)
+    new, old = before.expect(chosen, {}, DEAD), before.expect(chosen, {}, DEAD)
+    alive, shown = before.expect(chosen, {}, OURSELVES), before.expect(chosen, {}, DEAD)
     before.find(alive, DEAD)
     before.find(shown, OURSELVES)
     for token in (old, alive, shown):
@@ -171,7 +173,7 @@ def test_old_launches_are_forgotten_in_a_long_life_too(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = Launches(folder)
-    old = kept.expect(requests.wish({}, UID), {}, DEAD)
+    old = kept.expect(requests.task_options({}, UID), {}, DEAD)
     monkeypatch.setattr(launches, "KEPT_S", -1.0)
     expect(kept)
     assert kept.find(old) is None
@@ -193,10 +195,10 @@ def test_of_too_many_of_a_user_those_go_whose_processes_have(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(launches, "MOST_OF_USER", 3)
-    kept, wish = Launches(folder), requests.wish({}, UID)
-    other = kept.expect(requests.wish({}, UID + 1), {}, DEAD)
-    honest = kept.expect(wish, {}, OURSELVES)
-    flood = [kept.expect(wish, {}, DEAD) for _ in range(100)]
+    kept, chosen = Launches(folder), requests.task_options({}, UID)
+    other = kept.expect(requests.task_options({}, UID + 1), {}, DEAD)
+    honest = kept.expect(chosen, {}, OURSELVES)
+    flood = [kept.expect(chosen, {}, DEAD) for _ in range(100)]
     assert kept.find(honest) is not None, "its process lives"
     assert kept.find(other) is not None, "it is another user's"
     assert [kept.find(token) is not None for token in flood[-3:]] == [False, True, True]
@@ -207,17 +209,17 @@ def test_a_user_whose_launches_all_run_hears_that_there_is_no_room(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(launches, "MOST_OF_USER", 3)
-    kept, wish = Launches(folder), requests.wish({}, UID)
-    tokens = [kept.expect(wish, {}, OURSELVES) for _ in range(3)]
+    kept, chosen = Launches(folder), requests.task_options({}, UID)
+    tokens = [kept.expect(chosen, {}, OURSELVES) for _ in range(3)]
     with pytest.raises(Refusal, match="3 programs that this user launched run"):
-        kept.expect(wish, {}, OURSELVES)
+        kept.expect(chosen, {}, OURSELVES)
     assert all(kept.find(token) is not None for token in tokens)
-    kept.expect(requests.wish({}, UID + 1), {}, OURSELVES)
+    kept.expect(requests.task_options({}, UID + 1), {}, OURSELVES)
 
 
 def test_a_wish_that_cannot_be_is_refused_with_what_was_expected() -> None:
     with pytest.raises(Refusal, match="policy: found 'best', expected one of"):
-        requests.wish({"policy": "best"}, UID)
+        requests.task_options({"policy": "best"}, UID)
 
 
 # -- what processes say of themselves --------------------------------------------------------------
@@ -227,9 +229,9 @@ def test_the_next_daemon_knows_what_processes_said_of_themselves(tmp_path: Path)
     who = OURSELVES
     first = Claims(tmp_path / "claims")
     for priority in ("3", "7"):
-        first.begin(who, requests.wish({"priority": priority}, UID), {"priority": priority})
+        first.begin(who, requests.task_options({"priority": priority}, UID), {"priority": priority})
     second = Claims(tmp_path / "claims")
-    assert [wish.priority and wish.priority.level for wish in second.of(who)] == [3, 7]
+    assert [chosen.priority and chosen.priority.level for chosen in second.of(who)] == [3, 7]
     second.end(who)
     assert len(Claims(tmp_path / "claims").of(who)) == 1
     second.end(who)
@@ -239,7 +241,7 @@ def test_the_next_daemon_knows_what_processes_said_of_themselves(tmp_path: Path)
 
 def test_what_the_dead_said_is_forgotten(tmp_path: Path) -> None:
     for who in (OURSELVES, DEAD):
-        Claims(tmp_path / "claims").begin(who, requests.wish({}, UID), {})
+        Claims(tmp_path / "claims").begin(who, requests.task_options({}, UID), {})
     for name in ("somebody's", "{}.{}.new".format(*OURSELVES)):
         (tmp_path / "claims" / name).touch()
     Claims(tmp_path / "claims").tidy()
@@ -250,7 +252,7 @@ def test_what_the_dead_said_is_forgotten(tmp_path: Path) -> None:
 def test_a_process_may_say_only_so_much_of_itself(tmp_path: Path) -> None:
     who, kept = OURSELVES, Claims(tmp_path / "claims")
     for _ in range(launches.MAX_CLAIMS + 5):
-        kept.begin(who, requests.wish({}, UID), {})
+        kept.begin(who, requests.task_options({}, UID), {})
     assert len(kept.of(who)) == len(Claims(tmp_path / "claims").of(who)) == launches.MAX_CLAIMS
 
 

@@ -297,31 +297,31 @@ def test_pages_that_are_closed_leave_the_gate_open(bench: PieceBench, low: Chann
 
 def test_programs_are_told_that_they_are_looked_at(bench: PieceBench, low: Channel) -> None:
     assert not is_looked_at(low)
-    bench.arbiter.look(True, 0)
+    bench.arbiter.set_polling(True, 0)
     late = bench.turner("late")
     assert is_looked_at(low)
     assert is_looked_at(late)
-    bench.arbiter.look(False, MS)
+    bench.arbiter.set_polling(False, MS)
     assert not is_looked_at(low)
     assert not is_looked_at(late)
 
 
 def test_an_asking_is_seen_once_and_answered_in_the_page(looking: PieceBench, low: Channel) -> None:
-    assert not looking.arbiter.glance(0)
+    assert not looking.arbiter.poll(0)
     looking.gate(low)
-    assert looking.arbiter.glance(1)
+    assert looking.arbiter.poll(1)
     assert is_leased(low)
     assert is_open(low)
-    assert not looking.arbiter.glance(2)
+    assert not looking.arbiter.poll(2)
     assert looking.granted == []
 
 
 def test_what_was_seen_is_not_heard_again(looking: PieceBench, low: Channel, high: Channel) -> None:
     """The message was sent before its sender could see that it is looked at."""
     asks = looking.gate(high)
-    looking.arbiter.glance(0)
+    looking.arbiter.poll(0)
     looking.gate(low)
-    looking.arbiter.glance(1)
+    looking.arbiter.poll(1)
     index = high.request.index
     message = Message(SUBMIT, high.request.seq + 1, units=asks)
     looking.arbiter.heard(high, message, 2)
@@ -333,7 +333,7 @@ def test_what_was_seen_is_not_heard_again(looking: PieceBench, low: Channel, hig
     assert high.request.asks == message.units
     assert high.request.index == index, "it has its turn, and goes on"
     assert is_leased(high)
-    assert not looking.arbiter.glance(4), "nor is what was heard seen"
+    assert not looking.arbiter.poll(4), "nor is what was heard seen"
 
 
 def test_a_job_that_is_over_before_it_was_seen_changes_nothing(
@@ -341,10 +341,10 @@ def test_a_job_that_is_over_before_it_was_seen_changes_nothing(
 ) -> None:
     looking.gate(low)
     looking.job_over(low)
-    assert not looking.arbiter.glance(0)
+    assert not looking.arbiter.poll(0)
     assert not is_leased(low)
     looking.gate(low)
-    assert looking.arbiter.glance(1)
+    assert looking.arbiter.poll(1)
     assert is_leased(low)
 
 
@@ -352,15 +352,15 @@ def test_a_job_that_is_over_before_its_turn_came_waits_no_longer(
     looking: PieceBench, low: Channel, high: Channel
 ) -> None:
     looking.gate(high)
-    looking.arbiter.glance(0)
+    looking.arbiter.poll(0)
     looking.gate(low)
-    looking.arbiter.glance(1)
+    looking.arbiter.poll(1)
     assert waits(low)
     looking.job_over(low)
-    assert looking.arbiter.glance(2)
+    assert looking.arbiter.poll(2)
     assert not waits(low)
     looking.job_over(high)
-    looking.arbiter.glance(3)
+    looking.arbiter.poll(3)
     assert not is_leased(low)
 
 
@@ -369,12 +369,12 @@ def test_who_waits_for_an_answer_is_not_taken_for_done(
 ) -> None:
     """It waits on the CPU, so nothing of it is on the GPU."""
     looking.gate(high)
-    looking.arbiter.glance(0)
+    looking.arbiter.poll(0)
     looking.ask(low, 1)
-    assert not looking.arbiter.glance(2)
+    assert not looking.arbiter.poll(2)
     assert waits(low)
     looking.job_over(high)
-    looking.arbiter.glance(3)
+    looking.arbiter.poll(3)
     assert looking.granted == [("low", 1)]
 
 
@@ -382,17 +382,17 @@ def test_a_turn_is_over_when_its_job_is_and_somebody_waits(
     looking: PieceBench, low: Channel, high: Channel
 ) -> None:
     looking.gate(high)
-    looking.arbiter.glance(0)
+    looking.arbiter.poll(0)
     looking.job_over(high)
-    assert not looking.arbiter.glance(1), "nobody wants it"
+    assert not looking.arbiter.poll(1), "nobody wants it"
     assert is_leased(high)
     looking.gate(high)
-    looking.arbiter.glance(2)
+    looking.arbiter.poll(2)
     looking.gate(low)
-    looking.arbiter.glance(3)
+    looking.arbiter.poll(3)
     assert not is_leased(low)
     looking.job_over(high)
-    assert looking.arbiter.glance(4)
+    assert looking.arbiter.poll(4)
     assert is_leased(low)
     assert not is_leased(high)
 
@@ -402,8 +402,8 @@ def test_who_has_not_begun_yet_is_not_done(
 ) -> None:
     looking.ask(high, 0)
     looking.gate(low)
-    looking.arbiter.glance(1)
-    assert not looking.arbiter.glance(2)
+    looking.arbiter.poll(1)
+    assert not looking.arbiter.poll(2)
     assert is_leased(high)
 
 
@@ -411,14 +411,14 @@ def test_a_turn_that_was_taken_back_is_over_with_its_job(
     looking: PieceBench, low: Channel, high: Channel
 ) -> None:
     looking.gate(low)
-    looking.arbiter.glance(0)
+    looking.arbiter.poll(0)
     looking.pieces(low, given=1, ended=1, opened=1, closed=0)
     looking.gate(high)
-    looking.arbiter.glance(1)
+    looking.arbiter.poll(1)
     assert not is_leased(high)
     looking.pieces(low, given=1, ended=1, opened=1, closed=1)
     looking.job_over(low)
-    assert looking.arbiter.glance(2)
+    assert looking.arbiter.poll(2)
     assert is_leased(high)
     assert low.account.overdue == 0
 
@@ -426,10 +426,10 @@ def test_a_turn_that_was_taken_back_is_over_with_its_job(
 def test_the_last_look_comes_after_it_was_said(looking: PieceBench, low: Channel) -> None:
     """Who asked just before and saw that it is looked at says nothing."""
     looking.gate(low)
-    looking.arbiter.look(False, 0)
+    looking.arbiter.set_polling(False, 0)
     assert is_leased(low)
-    looking.arbiter.look(False, 1)
-    looking.arbiter.look(True, 2)
+    looking.arbiter.set_polling(False, 1)
+    looking.arbiter.set_polling(True, 2)
     assert is_looked_at(low)
 
 
@@ -437,7 +437,7 @@ def test_who_is_gone_is_not_looked_at(looking: PieceBench, low: Channel, high: C
     looking.gate(low)
     looking.gate(high)
     looking.arbiter.remove(low, 0)
-    assert looking.arbiter.glance(1)
+    assert looking.arbiter.poll(1)
     assert is_leased(high)
 
 
@@ -448,7 +448,7 @@ LIES = st.one_of(
     st.sampled_from([b"\0" * PAGE, b"\xff" * PAGE]),
     st.randoms(use_true_random=False).map(lambda random: random.randbytes(PAGE)),
 )
-ACTIONS = st.sampled_from(("lie", "lie", "ask", "announce", "rest", "glance", "look", "pieces"))
+ACTIONS = st.sampled_from(("lie", "lie", "ask", "announce", "rest", "poll", "look", "pieces"))
 STEPS = st.lists(st.tuples(st.integers(0, 1), ACTIONS, st.integers(0, 40), LIES), max_size=40)
 
 
@@ -463,7 +463,7 @@ def lie(bench: PieceBench, channel: Channel, action: str, now_ns: int, text: byt
     elif action == "rest":
         bench.rest(channel, now_ns)
     elif action == "look":
-        bench.arbiter.look(text[0] % 2 == 0, now_ns)
+        bench.arbiter.set_polling(text[0] % 2 == 0, now_ns)
     elif action == "pieces":
         counts = dict(zip(("given", "ended", "opened", "closed"), text[:4], strict=True))
         bench.pieces(channel, **counts, stream=text[5] % 64)
@@ -483,7 +483,7 @@ def test_whatever_pages_say_the_others_get_their_turns(
             now_ns += wait_ms * MS
             bench.run_until(now_ns)
             lie(bench, liars[who], action, now_ns, text)
-            bench.arbiter.glance(now_ns)
+            bench.arbiter.poll(now_ns)
             bench.run_until(now_ns)
         for _ in range(3):
             bench.announce(honest, now_ns)

@@ -17,9 +17,9 @@ from headway.engine.priorities import Fixed
 from headway.engine.reserves import ReserveSpec
 from headway.engine.spec import Spec, parse_spec
 from headway.live.gate.channel import Channel, Peer
+from headway.live.identity.options import TaskOptions, parse_reserve
 from headway.live.identity.registry import Registry
 from headway.live.identity.rights import Allow, Rights
-from headway.live.identity.wishes import Wish, parse_reserve
 from headway.live.wire.protocol import Hello
 from tests.bench.gate import MS, GateBench
 
@@ -67,22 +67,22 @@ def test_greedy_users_leave_room_for_whoever_comes_last() -> None:
 
 @pytest.mark.parametrize("policy", ["fifo", "overlap"])
 def test_a_policy_that_passes_others_needs_a_right(policy: str) -> None:
-    wish = Wish(policy=policy, priority=Fixed(0))
-    allowed, problem = rights().within(ANN, wish)
+    chosen = TaskOptions(policy=policy, priority=Fixed(0))
+    allowed, problem = rights().within(ANN, chosen)
     assert allowed.policy is None
     assert policy in problem
-    assert rights().within(OWNER, wish) == (wish, "")
-    assert rights(f'policies = ["{policy}"]\n').within(ANN, wish) == (wish, "")
+    assert rights().within(OWNER, chosen) == (chosen, "")
+    assert rights(f'policies = ["{policy}"]\n').within(ANN, chosen) == (chosen, "")
 
 
 def test_a_priority_is_bounded_by_the_spec() -> None:
-    within, beyond = Wish(priority=Fixed(5)), Wish(priority=Fixed(6))
+    within, beyond = TaskOptions(priority=Fixed(5)), TaskOptions(priority=Fixed(6))
     shared = rights("priority = 5\n")
     assert shared.within(ANN, within) == (within, "")
     allowed, problem = shared.within(ANN, beyond)
     assert allowed.priority is None
     assert problem == "its user may not go above priority 5"
-    assert shared.within(OWNER, Wish(priority=Fixed(1000)))[1] == ""
+    assert shared.within(OWNER, TaskOptions(priority=Fixed(1000)))[1] == ""
 
 
 class _Promise(Observer):
@@ -149,12 +149,12 @@ class Shared(GateBench):
         self.registry = Registry(self.engine, parse_spec(spec))
         self.engine.limit = self.registry.spec.settings.limit
 
-    def join(self, peer: Peer, name: str, **wish: object) -> Channel:
-        """A program of this user, started with this wish."""
+    def join(self, peer: Peer, name: str, **chosen: object) -> Channel:
+        """A program of this user, started with these options."""
         channel = self.channel("", peer=peer)
         assert channel.task is not None
         self.engine.remove_task(channel.task, 0)
-        made = Wish(name=name, uid=peer.uid, **wish)  # type: ignore[arg-type]
+        made = TaskOptions(name=name, uid=peer.uid, **chosen)  # type: ignore[arg-type]
         token = self.registry.launches.expect(made)
         channel.task = self.registry.enrol(channel, Hello(name, token), 0)
         return channel

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from headway.engine.core import Engine
 from headway.engine.reading import BadInput, Path, locate
 from headway.engine.reserves import ReserveSpec
-from headway.engine.settings import ReserveWish
+from headway.engine.settings import ReserveOptions
 from headway.engine.spec import Entry, Spec, is_line_form, parse_spec
 from headway.sim.outcome import simulate
 from headway.sim.scenario import parse_scenario, parse_variants, read_scenario
@@ -21,7 +21,7 @@ from headway.sim.scenario import parse_scenario, parse_variants, read_scenario
 US = 1_000
 
 
-def facts(spec: Spec) -> list[tuple[str, str, str, ReserveWish]]:
+def facts(spec: Spec) -> list[tuple[str, str, str, ReserveOptions]]:
     """What the entries say, in a form that can be compared."""
     return [(e.pattern, e.policy, str(e.priority), e.reserve) for e in spec.entries]
 
@@ -44,8 +44,8 @@ def matched(spec: Spec, name: str) -> Entry:
 
 def test_the_papers_line_is_read() -> None:
     spec = parse_spec("mplayer:prt:pe:5:10000:40000\n")
-    wish = ReserveWish(ReserveSpec("pe", 10_000 * US, 40_000 * US))
-    assert facts(spec) == [("mplayer", "prt", "5", wish)]
+    reserve = ReserveOptions(ReserveSpec("pe", 10_000 * US, 40_000 * US))
+    assert facts(spec) == [("mplayer", "prt", "5", reserve)]
 
 
 def test_the_same_in_toml() -> None:
@@ -68,20 +68,20 @@ def test_lines_may_be_empty_or_commented_and_fields_spaced_or_in_capitals() -> N
 \t
 X:PRT:-:RM:-:-
 """)
-    wish = ReserveWish(ReserveSpec("ae", 5_000 * US, 10_000 * US))
-    assert facts(spec) == [("game", "ht", "9", wish), ("X", "prt", "rm", ReserveWish())]
+    reserve = ReserveOptions(ReserveSpec("ae", 5_000 * US, 10_000 * US))
+    assert facts(spec) == [("game", "ht", "9", reserve), ("X", "prt", "rm", ReserveOptions())]
 
 
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("a:-:-:-:-:-", ("a", "prt", "0", ReserveWish())),
-        ("a:::::", ("a", "prt", "0", ReserveWish())),
-        ("a:none:none:none:none:none", ("a", "prt", "0", ReserveWish())),
-        ("a:ht:-:*:-:-", ("a", "ht", "*", ReserveWish())),
-        ("a:ht:-:edf@3:0:0", ("a", "ht", "edf@3", ReserveWish())),
-        ("a:fifo:background:-7:-:-", ("a", "fifo", "-7", ReserveWish(background=True))),
-        ("*:prt:pe:*:1:1", ("*", "prt", "*", ReserveWish(ReserveSpec("pe", US, US)))),
+        ("a:-:-:-:-:-", ("a", "prt", "0", ReserveOptions())),
+        ("a:::::", ("a", "prt", "0", ReserveOptions())),
+        ("a:none:none:none:none:none", ("a", "prt", "0", ReserveOptions())),
+        ("a:ht:-:*:-:-", ("a", "ht", "*", ReserveOptions())),
+        ("a:ht:-:edf@3:0:0", ("a", "ht", "edf@3", ReserveOptions())),
+        ("a:fifo:background:-7:-:-", ("a", "fifo", "-7", ReserveOptions(background=True))),
+        ("*:prt:pe:*:1:1", ("*", "prt", "*", ReserveOptions(ReserveSpec("pe", US, US)))),
     ],
 )
 def test_a_field_may_be_left_out(line: str, expected: tuple[Any, ...]) -> None:

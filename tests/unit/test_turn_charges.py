@@ -145,7 +145,7 @@ def test_work_that_is_not_done_counts_as_long_as_a_piece_of_it_takes(
 def test_or_as_long_as_a_window(bench: Books) -> None:
     one = bench.turner("one", reserve=SPEC)
     assert one.pages is not None
-    one.pages.set_window(2 * MS)
+    one.pages.set_window(2 * MS, 0)
     bench.begin(one, 60 * MS)
     for _ in range(100):
         bench.work(one, used_ns=MS // 5)

@@ -293,7 +293,7 @@ def test_a_part_of_a_jobs_time_is_shared_where_all_of_it_is_too_much(bench: Reco
     low = greedy(bench)
     request(bench, high, waited_us=4000)
     assert high.task is not None
-    assert high.task.beside == 0.5
+    assert high.task.corun == 0.5
     bench.go(bench.now_ns + 20 * MS)
     bench.begin_work(high)
     opened = 0
@@ -317,7 +317,7 @@ def test_who_stands_others_itself_still_has_its_turn_after_one_that_stands_nobod
     low = greedy(bench)
     assert high.task is not None
     assert low.task is not None
-    low.task.beside = 1.0
+    low.task.corun = 1.0
     bench.begin_work(high)
     assert not is_open(low)
     bench.go(bench.now_ns + 5 * MS)
@@ -364,4 +364,4 @@ def test_who_has_to_stop_in_the_middle_of_a_job_goes_on_after_it(bench: Records)
         bench.go(bench.now_ns + 20 * MS)
         assert is_open(low)
     assert high.task is not None
-    assert high.task.beside < 1
+    assert high.task.corun < 1

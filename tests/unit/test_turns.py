@@ -261,7 +261,7 @@ def test_done_before_the_answer_withdraws_the_asking(bench: TurnBench) -> None:
 # -- going at once ------------------------------------------------------------
 
 
-def test_overlap_goes_beside_the_one_that_drains(bench: TurnBench) -> None:
+def test_overlap_may_corun_the_one_that_drains(bench: TurnBench) -> None:
     low = bench.turner("low", 1)
     high = bench.turner("high", 9, policy="overlap")
     bench.begin(low, 0)

@@ -342,12 +342,12 @@ class Engine:
             return Answer(
                 False, "a shared reserve cannot be changed while admission is by analysis"
             )
-        beside = [
+        placed = [
             t
             for t in self.tasks.values()
             if t.reserve is None or (t.reserve.gpu or 0) == answer.gpu
         ]
-        why = objection(beside, task, spec, self.longest_ns or 0)
+        why = objection(placed, task, spec, self.longest_ns or 0)
         return Answer(False, why) if why else answer
 
     def _join(self, task: Task, reserve: Reserve | None) -> None:

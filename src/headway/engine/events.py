@@ -104,7 +104,7 @@ class PolicySet(Event):
 
 @dataclass(frozen=True, slots=True)
 class Ranked(Event):
-    """A task's rank, or its own rank, changed: inheritance, focus, a deadline, somebody's wish."""
+    """A task's rank, or its own rank, changed: inheritance, focus, a deadline, a request."""
 
     kind = "ranked"
     task: str

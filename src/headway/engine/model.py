@@ -194,7 +194,7 @@ class Task:
         self.gpu_ns = 0
         self.alive = True
         self.foreground = False
-        self.beside = 0.0
+        self.corun = 0.0
         """For which part of the time of its jobs less important work may be on the GPU beside it:
         while that is more than nothing, nobody there has to stop for it."""
         self.shares = ANY

@@ -50,7 +50,7 @@ class DeviceProfile:
     local_bytes_per_us: int
     """From one place in the GPU's memory to another."""
 
-    def handover_ns(self, window_ns: int, *, side_by_side: bool) -> int:
+    def preemption_ns(self, window_ns: int, *, side_by_side: bool) -> int:
         """What it costs a program to give its turn away and get it back: two switches, and what the
         other one has in flight by then."""
         switch_ns = self.shared_switch_ns if side_by_side else self.switch_ns

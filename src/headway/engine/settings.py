@@ -119,7 +119,7 @@ def read_priority(table: Table) -> PriorityRule:
 
 
 @dataclass(frozen=True, slots=True)
-class ReserveWish:
+class ReserveOptions:
     """What a task says of its reserve: nothing, numbers of its own, or the Background reserve."""
 
     spec: ReserveSpec | None = None
@@ -133,7 +133,7 @@ def read_predict(table: Table) -> str | None:
     return table.choice("predict", cost_models(), "") or None
 
 
-def read_reserve(table: Table, predict: str | None = None) -> ReserveWish:
+def read_reserve(table: Table, predict: str | None = None) -> ReserveOptions:
     """The `reserve` of a task: "5ms/20ms" as on the command line, a table of numbers, "background"
     or "none". `shared` names the pool of a reserve that is written in the first way. `predict` is
     what the task says of its cost model; an AE reserve in a table may name another one."""
@@ -143,19 +143,19 @@ def read_reserve(table: Table, predict: str | None = None) -> ReserveWish:
         pool = table.string("shared") or None
         try:
             spec = parse_reserve(found, pool)
-            return ReserveWish(replace(spec, predict=predict or spec.predict))
+            return ReserveOptions(replace(spec, predict=predict or spec.predict))
         except ValueError as error:
             table.bad("reserve", shown(found), str(error).removeprefix("expected "))
-            return ReserveWish()
+            return ReserveOptions()
     if table.peek("reserve") == BACKGROUND:
         table.take("reserve")
-        return ReserveWish(background=True)
+        return ReserveOptions(background=True)
     if table.peek("reserve") == "none":
         table.take("reserve")
-        return ReserveWish(none=True)
+        return ReserveOptions(none=True)
     inner = table.table("reserve")
     if inner is None:
-        return ReserveWish()
+        return ReserveOptions()
     before = len(table.report.problems)
     kind = inner.choice("policy", KINDS, "pe")
     capacity_ns = inner.duration("capacity", required=True, least=1)
@@ -167,7 +167,7 @@ def read_reserve(table: Table, predict: str | None = None) -> ReserveWish:
     inner.close()
     if before == len(table.report.problems):
         _check_capacity(inner, capacity_ns, period_ns)
-    return ReserveWish(ReserveSpec(kind, capacity_ns, period_ns, shared, model))
+    return ReserveOptions(ReserveSpec(kind, capacity_ns, period_ns, shared, model))
 
 
 class Pools:

@@ -33,7 +33,7 @@ from headway.engine.reading import Path, Report, Table, locate, parse_toml, show
 from headway.engine.reserves import ReserveSpec
 from headway.engine.settings import (
     Pools,
-    ReserveWish,
+    ReserveOptions,
     Settings,
     read_name,
     read_predict,
@@ -57,7 +57,7 @@ class Entry:
     pattern: str
     policy: str
     priority: PriorityRule
-    reserve: ReserveWish
+    reserve: ReserveOptions
     period_ns: int | None = None
     """How often its jobs come."""
     deadline_ns: int | None = None

@@ -17,9 +17,9 @@ from headway.live.server.requests import Refusal
 
 UNITS = 10_000
 """Parts of a GPU's time that a cluster counts in: Ray's precision is 0.0001."""
-WISHES = ("name", "priority", "reserve", "deadline", "policy", "slowdown", "share")
+TASK_OPTIONS = ("name", "priority", "reserve", "deadline", "policy", "slowdown", "share")
 """Keys that the daemon of the GPU is told as they are."""
-KEYS = (*WISHES, "preemptible", "labels")
+KEYS = (*TASK_OPTIONS, "preemptible", "labels")
 _LABEL = re.compile(r"[A-Za-z0-9*?][A-Za-z0-9._*?/-]{0,62}")
 
 
@@ -61,9 +61,9 @@ class Claim:
         """Whether a GPU with these labels will do."""
         return all(fnmatchcase(labels.get(key, ""), value) for key, value in self.labels)
 
-    def wish(self) -> dict[str, Any]:
+    def options(self) -> dict[str, Any]:
         """What the daemon of its GPU is told."""
-        return {key: self.words[key] for key in WISHES if self.words.get(key) is not None}
+        return {key: self.words[key] for key in TASK_OPTIONS if self.words.get(key) is not None}
 
     def describe(self) -> str:
         """A line for people."""
@@ -95,13 +95,13 @@ def read_claim(given: Mapping[str, Any] | None, name: str = "task") -> Claim:
         near = difflib.get_close_matches(str(unknown[0]), KEYS, 1)
         meant = f"; did you mean {near[0]}?" if near else f", expected some of {', '.join(KEYS)}"
         raise _error(f"found the key {_shown(unknown[0])}{meant}")
-    words = {key: given[key] for key in WISHES if given.get(key) is not None}
+    words = {key: given[key] for key in TASK_OPTIONS if given.get(key) is not None}
     for key, value in words.items():
         if key != "priority" and not isinstance(value, str):
             raise _error(f"{key}: found {_shown(value)}, expected text such as {_EXAMPLES[key]}")
     words.setdefault("name", name)
     try:
-        wish = requests.wish(words, -1)
+        options = requests.task_options(words, -1)
     except Refusal as error:
         raise _error(str(error)) from None
     except ValueError as error:  # of reserves
@@ -109,15 +109,15 @@ def read_claim(given: Mapping[str, Any] | None, name: str = "task") -> Claim:
     preemptible = given.get("preemptible", False)
     if not isinstance(preemptible, bool):
         raise _error(f"preemptible: found {_shown(preemptible)}, expected True or False")
-    _check_times(wish.reserve, wish.deadline_ns, words)
-    if wish.priority is not None and wish.priority.name == "*":
+    _check_times(options.reserve, options.deadline_ns, words)
+    if options.priority is not None and options.priority.name == "*":
         raise _error("priority: found '*', expected a number, rm or edf: a node has no foreground")
     return Claim(
-        name=wish.name or name,
-        level=0 if wish.priority is None else wish.priority.level,
-        rule="fixed" if wish.priority is None else wish.priority.name,
-        reserve=wish.reserve,
-        deadline_ns=wish.deadline_ns,
+        name=options.name or name,
+        level=0 if options.priority is None else options.priority.level,
+        rule="fixed" if options.priority is None else options.priority.name,
+        reserve=options.reserve,
+        deadline_ns=options.deadline_ns,
         preemptible=preemptible,
         labels=_labels(given.get("labels")),
         words=words,

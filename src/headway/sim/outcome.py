@@ -89,21 +89,21 @@ def add_task(engine: Engine, plan: TaskPlan, spec: Spec | None = None) -> tuple[
     program = plan.program
     pix = isinstance(program, Server) and program.pix
     rix = isinstance(program, Server) and program.rix
-    policy, priority, wish, predict = plan.policy, plan.priority, plan.reserve, plan.predict
+    policy, priority, reserve, predict = plan.policy, plan.priority, plan.reserve, plan.predict
     if spec is not None:
         entry = spec.match(plan.name)
         if entry is None:
             return engine.add_background_task(plan.name, 0), Answer(True)
-        policy, priority, wish = entry.policy, entry.priority, entry.reserve
+        policy, priority, reserve = entry.policy, entry.priority, entry.reserve
         predict = entry.predict
-    if wish.background:
+    if reserve.background:
         return engine.add_background_task(plan.name, 0, policy=policy), Answer(True)
     return engine.add_task(
         plan.name,
         0,
         policy=policy,
         priority=priority,
-        reserve=wish.spec,
+        reserve=reserve.spec,
         period_ns=program.period_ns,
         pix=pix,
         rix=rix,

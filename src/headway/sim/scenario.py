@@ -22,7 +22,7 @@ from headway.engine.reading import (
 )
 from headway.engine.settings import (
     Pools,
-    ReserveWish,
+    ReserveOptions,
     Settings,
     read_name,
     read_predict,
@@ -53,7 +53,7 @@ class TaskPlan:
     name: str
     policy: str
     priority: PriorityRule
-    reserve: ReserveWish
+    reserve: ReserveOptions
     program: Program
     predict: str | None = None
     """The cost model of its groups; None: the usual one."""
@@ -67,7 +67,7 @@ class EventPlan:
     task: str
     kind: str
     priority: PriorityRule | None
-    reserve: ReserveWish
+    reserve: ReserveOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,12 +238,12 @@ def _read_task(table: Table, names: dict[str, Any], seed: int) -> TaskPlan:
     policy = read_policy(table).text if chosen else TURNS_POLICY
     priority = read_priority(table)
     predict = read_predict(table)
-    wish = read_reserve(table, predict)
+    reserve = read_reserve(table, predict)
     server = table.string("server") or None
     program = _read_program(table, seed ^ zlib.crc32(name.encode()))
     program.server = server
     table.close()
-    return TaskPlan(name, policy, priority, wish, program, predict)
+    return TaskPlan(name, policy, priority, reserve, program, predict)
 
 
 def _read_program(table: Table, seed: int) -> Program:
@@ -310,12 +310,12 @@ def _read_event(table: Table, names: set[str], pools: Pools) -> EventPlan:
     if kinds and name and name not in names:
         table.bad(kind, shown(name), "the name of a task")
     priority = read_priority(table) if "priority" in table else None
-    wish = read_reserve(table)
-    pools.check(wish.spec, name, table.path)
-    if kind != "task" and (priority or wish != ReserveWish()):
+    reserve = read_reserve(table)
+    pools.check(reserve.spec, name, table.path)
+    if kind != "task" and (priority or reserve != ReserveOptions()):
         table.bad("", f"a new priority or reserve with {kind}", 'task = "NAME" for that')
     table.close()
-    return EventPlan(at_ns, name, kind, priority, wish)
+    return EventPlan(at_ns, name, kind, priority, reserve)
 
 
 def parse_override(text: str) -> Override:

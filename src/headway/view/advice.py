@@ -6,7 +6,7 @@ from typing import Any
 
 CPU_BOUND = 0.5
 """A task that waits for the GPU for less than this part of its jobs is bound by its CPU: the engine
-draws the line at the same place (engine/turns/beside.py)."""
+draws the line at the same place (engine/turns/corunning.py)."""
 WORTH = 0.1
 """Less of the GPU than this is not worth a restart."""
 

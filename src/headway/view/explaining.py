@@ -73,11 +73,11 @@ def _share(facts: Facts) -> str:
 def _jobs(facts: Facts) -> str:
     """How busy the GPU is in its jobs, and whether others may be there as well."""
     waits = f"Its jobs wait for the GPU for {percent(facts['gpu_in_jobs'])} of their time"
-    if not facts["beside"]:
+    if not facts["corun"]:
         return f"{waits}; it has the GPU for itself meanwhile."
-    if facts["beside"] >= 1:
+    if facts["corun"] >= 1:
         return f"{waits}; less important programs may run beside it."
-    part = percent(facts["beside"])
+    part = percent(facts["corun"])
     return f"{waits}; less important programs may run beside it for {part} of that."
 
 

@@ -124,23 +124,23 @@ class OverrunSignal:
     """Tells a job that it overran, at most once a refill, and not in the middle of a lock call, a
     driver call or a migration."""
 
-    __slots__ = ("_held", "_pending", "_told")
+    __slots__ = ("_held", "_pending", "_raised")
 
     def __init__(self) -> None:
         self._held = 0
         self._pending = False
-        self._told = False
+        self._raised = False
 
     @property
-    def told(self) -> bool:
+    def raised(self) -> bool:
         """Whether this budget's exhaustion was posted."""
-        return self._told
+        return self._raised
 
     def post(self) -> bool:
         """The budget is exhausted: whether the job is to be told now."""
-        if self._told:
+        if self._raised:
             return False
-        self._told = True
+        self._raised = True
         self._pending = self._held > 0
         return not self._pending
 
@@ -160,7 +160,7 @@ class OverrunSignal:
 
     def refilled(self) -> None:
         """A new budget: what was not told yet is no longer true."""
-        self._told = self._pending = False
+        self._raised = self._pending = False
 
 
 def draining(pending: Iterable[Job], cpus: int) -> list[Job]:

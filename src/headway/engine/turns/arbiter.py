@@ -6,8 +6,8 @@ page first and the holder's page is read after that; a holder that was about to 
 way round, so one of the two notices the other.
 
 What is on the GPU and what it costs is in online.py; how long a lease is kept in leases.py, and of
-programs that take turns in ends.py; how long ones are held back for regular jobs in hold_back.py,
-and when pieces may be long in long_pieces.py; how a gate opens before its turn in early_gate.py.
+programs that take turns in ends.py; how long ones are held back for regular jobs in hold_back.py;
+how a gate opens before its turn in early_gate.py.
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ from headway.engine.core import Engine
 from headway.engine.cost_models import Signature
 from headway.engine.model import Group, Lease, Task
 from headway.engine.profile import DeviceProfile, shipped_profile
-from headway.engine.turns import beside, early_gate, ends, leases
+from headway.engine.turns import corunning, early_gate, ends, leases
 from headway.engine.turns.client import Client
 from headway.engine.turns.conduct import Conduct, Record, Standing
 from headway.engine.turns.early_gate import EarlyGate
 from headway.engine.turns.hold_back import HoldBack
 from headway.engine.turns.jobs import Costs
-from headway.engine.turns.long_pieces import LongPieces
 from headway.engine.turns.online import Online
 from headway.engine.turns.port import JobReport
 from headway.engine.turns.windows import DEFAULT_WINDOW_NS
@@ -50,8 +49,6 @@ class Bounds:
     """Whether a program may pass without asking at all; without, every group is asked for."""
     tick_ns: int | None = None
     """Decide only at multiples of this, as GERM does (TimeGraph §6.5); None: at every event."""
-    calm_ns: int = 0
-    """How long pieces may be that are over when somebody more important is due."""
     slowdown: float = 0.1
     """How much longer an important task's jobs may take than alone, if it has no deadline: such a
     part of what they take."""
@@ -83,8 +80,7 @@ class Arbiter:
         """Clients that take turns."""
         self._back = HoldBack(self._turners, self.online.clients)
         self._early_gate = EarlyGate(engine, self.online.clients, self.clients, self._back)
-        self._long_pieces = LongPieces(self.clients.values(), bounds.calm_ns)
-        self._looking = False
+        self._polling = False
         self._due_ns: int | None = None
         """The tick at which what has changed is decided on."""
         self.conduct.tell = self.stands
@@ -129,10 +125,6 @@ class Arbiter:
         self.engine.remove_task(task, now_ns)
         client.task = None
         self.decide(now_ns)
-
-    def changed(self) -> None:
-        """Who is there, or how important they are."""
-        self._long_pieces.tell()
 
     def asked(self, client: Client, seq: int, signature: Signature, ask: int, now_ns: int) -> None:
         """The program asks for its group with this number. `ask`: which of its port's `asks` it is,
@@ -191,28 +183,28 @@ class Arbiter:
         client.turns = client not in self.online.clients
         self._turners[client] = None
         if client.port is not None:
-            client.port.set_looks(self._looking)
+            client.port.set_polled(self._polling)
         self.decide(now_ns)
 
     # -- looking -----------------------------------------------------------------------------
 
-    def look(self, on: bool, now_ns: int) -> None:
-        """From now on `glance` is called all the time, or, after this, no more."""
-        if on == self._looking:
+    def set_polling(self, on: bool, now_ns: int) -> None:
+        """From now on `poll` is called all the time, or, after this, no more."""
+        if on == self._polling:
             return
-        self._looking = on
+        self._polling = on
         for client in self._turners:
             if client.port is not None:
-                client.port.set_looks(on)
+                client.port.set_polled(on)
         if not on:
-            self.glance(now_ns)
+            self.poll(now_ns)
 
     @property
-    def next_glance_ns(self) -> int | None:
-        """When `glance` has something to do that no program says: a gate may open early."""
+    def next_poll_ns(self) -> int | None:
+        """When `poll` has something to do that no program says: a gate may open early."""
         return self._early_gate.next_ns
 
-    def glance(self, now_ns: int) -> bool:
+    def poll(self, now_ns: int) -> bool:
         """What programs say by their port alone: saying it in a message would cost the important
         ones more than the rest of it. Whether somebody said something."""
         changed = False
@@ -241,8 +233,8 @@ class Arbiter:
                 self._released(client, now_ns, rests=True)
             elif ends.has_stopped(client, now_ns):
                 changed = True
-            elif busy and port.nears_end:
-                self._early_gate.nears_end(client, now_ns)
+            elif busy and port.end_reached:
+                self._early_gate.end_reached(client, now_ns)
         if changed:
             self.decide(now_ns)
         return changed
@@ -256,7 +248,7 @@ class Arbiter:
         if task is None or (task.reserve is not None and task.reserve.budget_ns <= 0):
             return
         self._early_gate.asked(task)
-        if task.beside:
+        if task.corun:
             return
         for holder in self.online.clients:
             less = holder.task is not None and holder.task.rank > task.rank
@@ -271,10 +263,8 @@ class Arbiter:
         known = client.jobs.begun
         began = not port.jobs_begun and client.jobs.asked(port.paused, now_ns)
         self.look_at_jobs(client, now_ns)
-        if began or client.jobs.begun != known:
-            self._long_pieces.tell()
-            if self.bounds.tick_ns is None:
-                self._early_gate.job_began(client, now_ns)
+        if (began or client.jobs.begun != known) and self.bounds.tick_ns is None:
+            self._early_gate.job_began(client, now_ns)
 
     def look_at_jobs(self, client: Client, now_ns: int) -> None:
         """Have everybody hear of jobs that are over: the program keeps records of the last ones."""
@@ -283,7 +273,7 @@ class Arbiter:
             return
         if not client.turns:
             for number, report in client.jobs.frames(port, now_ns):
-                job = beside.judge_frame(task, number, report, client.deadline_ns)
+                job = corunning.judge_frame(task, number, report, client.deadline_ns)
                 self.engine.tell("job_ended", job, at_ns=now_ns)
             return
         for number, report in client.jobs.look(port, now_ns):
@@ -291,25 +281,25 @@ class Arbiter:
         if port.jobs_begun:
             side_by_side = client.company.side_by_side
             window_ns = self.bounds.window_ns
-            handover_ns = self.bounds.profile.handover_ns(window_ns, side_by_side=side_by_side)
-            loss_ns = int(handover_ns / self.goal_of(client))
-            client.jobs.learn(port, Costs(handover_ns, loss_ns), task.period_ns)
+            preemption_ns = self.bounds.profile.preemption_ns(window_ns, side_by_side=side_by_side)
+            loss_ns = int(preemption_ns / self.goal_of(client))
+            client.jobs.learn(port, Costs(preemption_ns, loss_ns), task.period_ns)
 
     def goal_of(self, client: Client) -> float:
         """By which part of what a job of the client takes alone it may take longer."""
         return self.bounds.slowdown if client.slowdown is None else client.slowdown
 
     def _job_ended(self, client: Client, number: int, report: JobReport, now_ns: int) -> None:
-        job = beside.judge(client, number, report, self.goal_of(client))
+        job = corunning.judge(client, number, report, self.goal_of(client))
         self.engine.tell("job_ended", job, at_ns=now_ns)
-        level = beside.level_of(client)
-        if client.task is not None and level != client.task.beside:
+        level = corunning.level_of(client)
+        if client.task is not None and level != client.task.corun:
             self._stand(client, client.task, level, now_ns)
 
     def _stand(self, client: Client, task: Task, level: float, now_ns: int) -> None:
         """The task stands others beside its jobs for such a part of the time. If that is none any
         more, either it has the GPU for itself from now on, or, if it is in no job, has to ask."""
-        task.beside = level
+        task.corun = level
         if level or not client.goes_on or client.port is None:
             return
         others = [c for c in self.online.clients if c.goes_on and c is not client]
@@ -356,7 +346,7 @@ class Arbiter:
         if client.goes_on and client.turns and not leases.take_idle(client):
             return  # it goes on, and what it said was of the job before
         if client.turns and rests:
-            self._part_beside(client, now_ns)
+            self._part_corunning(client, now_ns)
             if self.bounds.tick_ns is None:
                 self._early_gate.job_over(client, now_ns)
         if client.leased:
@@ -379,7 +369,7 @@ class Arbiter:
 
     def _end(self, client: Client, now_ns: int) -> None:
         """Whatever the client has online is over."""
-        beside.left(client, now_ns, waited_for=bool(self.engine.any_ready))
+        corunning.left(client, now_ns, waited_for=bool(self.engine.any_ready))
         self.online.end(client, now_ns)
 
     def _withdraw(self, client: Client, now_ns: int) -> None:
@@ -415,7 +405,7 @@ class Arbiter:
             group = self.engine.dispatch(now_ns)
         self._early_gate.decided()
         self.online.set_bounds(now_ns)
-        beside.notice(self.online.clients, now_ns)
+        corunning.notice(self.online.clients, now_ns)
         ends.set_at_once(self._turners, self.online.clients)
         if self.bounds.tick_ns is None:
             self._back.review(now_ns)
@@ -444,7 +434,7 @@ class Arbiter:
         leases.want(holder, wanted, now_ns)
         if holder.port is not None:
             on = ends.is_wanted(self.engine, holder, self.online.clients)
-            seen = self._looking and self.bounds.tick_ns is None
+            seen = self._polling and self.bounds.tick_ns is None
             holder.port.set_wanted(on, marks=seen and early_gate.tells(holder))
 
     def _let_go(self, group: Group, now_ns: int) -> None:
@@ -477,7 +467,7 @@ class Arbiter:
         """When `tick` has something to do."""
         online = self.online.clients
         times = [self._due_ns, self._back.next_ns]
-        if not self._looking:  # else it is looked at with the port
+        if not self._polling:  # else it is looked at with the port
             times.append(self._early_gate.next_ns)
         times.append(self.engine.next_timer_ns())
         times.extend(c.lease.review_ns for c in online if c.goes_on)
@@ -487,7 +477,7 @@ class Arbiter:
             times.extend(client.account.bound_ns for client in online)
         drains = [c for c in online if c.turns and c.revoked]
         if drains and wanted:
-            look_ns = ends.DRAIN_SPIN_NS if self._looking else ends.DRAIN_NS
+            look_ns = ends.DRAIN_SPIN_NS if self._polling else ends.DRAIN_NS
             times.append(self.engine.now_ns + look_ns)
         elif len(online) > 1 and any(ends.will_ask(c) for c in drains):
             times.append(self.engine.now_ns + ends.DRAIN_NS)
@@ -508,7 +498,7 @@ class Arbiter:
             holder.request.asks = port.asks
             self._submit(holder, A_TURN, now_ns)
 
-    def _part_beside(self, client: Client, now_ns: int) -> None:
+    def _part_corunning(self, client: Client, now_ns: int) -> None:
         """Turns that were taken back for this one's job, which went beside them and is over. What
         is left of them is on the GPU in any case, and nobody needs to wait for its end, unless
         somebody more important does."""

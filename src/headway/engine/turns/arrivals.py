@@ -1,4 +1,4 @@
-"""Habits: when the next job of a program is due that does something again and again.
+"""The period estimator: when the next job of a regular program is due.
 
 A guess, and one that need not be good: what is done for it is over by itself soon after the time it
 was for, whether somebody came or not.
@@ -10,7 +10,7 @@ from collections import deque
 from statistics import median_low
 
 SEEN = 8
-"""So many intervals make a habit."""
+"""So many intervals make an estimate."""
 RECENT = 3
 """So many of them tell whether a job was late."""
 SHORTEST_NS = 2_000_000

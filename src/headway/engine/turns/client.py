@@ -55,9 +55,9 @@ class LeaseState:
     """pauses that there had been,"""
     jobs: int = 0
     """and jobs that had begun."""
-    told_ns: int = 0
-    told: tuple[int, int, int] = (0, 0, 0)
-    """Groups, frames and GPU time under leases that observers have heard of, and when."""
+    reported_ns: int = 0
+    reported: tuple[int, int, int] = (0, 0, 0)
+    """Groups, frames and GPU time under leases that were reported to observers, and when."""
 
 
 @dataclass(slots=True)

@@ -90,7 +90,7 @@ class EarlyGate:
         else:
             self.next_ns = now_ns + again_ns
 
-    def nears_end(self, client: Client, now_ns: int) -> None:
+    def end_reached(self, client: Client, now_ns: int) -> None:
         """The GPU has done its work, and its program is about to see that."""
         if self._opened is None and tells(client) and self._open(client, now_ns):
             self._job, self.next_ns = (client, now_ns), now_ns + LATE_NS

@@ -65,18 +65,18 @@ def ends_ns(engine: Engine, holder: Client, now_ns: int) -> int | None:
 def pressing_rank(engine: Engine, holder: Task) -> Rank | None:
     """The best rank of those who wait for this turn to be over, if there are such."""
     tasks = (group.task for group in engine.in_order())
-    ranks = (task.rank for task in tasks if not _goes_beside(task, holder))
+    ranks = (task.rank for task in tasks if not _may_corun(task, holder))
     if engine.queue.custom_keys:
         return min(ranks, default=None)
     return next(ranks, None)  # they stand in the order of rank
 
 
-def _goes_beside(task: Task, holder: Task) -> bool:
+def _may_corun(task: Task, holder: Task) -> bool:
     """Whether a task that waits may have its turn while the holder goes on: it is for the more
     important of the two to stand the other."""
     if task.rank < holder.rank:
-        return bool(task.beside)
-    return bool(holder.beside) and task.policy.at_once
+        return bool(task.corun)
+    return bool(holder.corun) and task.policy.at_once
 
 
 def _wanted_ns(engine: Engine, holder: Client, best_rank: Rank, now_ns: int) -> int:
@@ -236,7 +236,7 @@ def set_at_once(turners: Iterable[Client], online: Collection[Client]) -> None:
         if task is None or port is None or not task.policy.at_once:
             continue
         funded = task.reserve is None or task.reserve.budget_ns > 0
-        first = all(c.task is None or c.task.beside or c.task.rank > task.rank for c in online)
+        first = all(c.task is None or c.task.corun or c.task.rank > task.rank for c in online)
         port.set_at_once(funded and first and client not in online)
 
 

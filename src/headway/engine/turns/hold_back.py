@@ -1,12 +1,12 @@
 """Holding back: a long piece does not begin just before a regular, more important job.
 
-A kernel that has just begun is taken off the GPU for others only when the hardware's time slice is
-over, one that runs for longer than that at once. So the worst time for a long one to begin is just
-before somebody important comes. Where that can be told from its habit, the gate on the GPU closes
-for that moment; the lease stays, so the turn goes on as if nothing were.
+The hardware takes a kernel off the GPU for others when its time slice is over; a kernel that has
+run for longer is taken off at once. So the worst time for a long kernel to begin is just before an
+important job. Where the period estimator knows when that job is due, the gate on the GPU closes for
+that moment; the holder keeps its lease and its turn.
 
-Whatever was guessed wrong, each time is bounded by a job's lead and lateness, and many important
-programs together do not keep a holder from ever beginning: after each time it is spared for longer.
+A wrong estimate costs the holder at most a job's lead and lateness. After each such moment the
+holder is spared for longer, so many important programs together cannot keep it from beginning.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ class HoldBack:
     def _part_for(self, holder: Client) -> float:
         """For which part of the time its pieces may begin, as the jobs are that it is beside."""
         parts = [
-            other.task.beside
+            other.task.corun
             for other in self._online
             if other is not holder
             and other.task is not None
             and holder.task is not None
             and other.task.rank < holder.task.rank
             and other.goes_on
-            and other.task.beside
+            and other.task.corun
             and other.port is not None
             and other.port.busy
         ]
@@ -94,11 +94,10 @@ class HoldBack:
 
 def _is_long(holder: Client) -> bool:
     """Its pieces are, or were when it last had some: between two jobs it is at rest for a moment,
-    and must not begin with the next one then either. Those that are long because nobody is due are
-    over by then."""
+    and must not begin with the next one then either."""
     port = holder.port
     assert port is not None
-    return port.piece_ns > max(2 * port.window_ns, port.calm_ns, LONG_NS)
+    return port.piece_ns > max(2 * port.window_ns, LONG_NS)
 
 
 def _may_take_turn_of(holder: Client, other: Client) -> bool:
@@ -107,6 +106,6 @@ def _may_take_turn_of(holder: Client, other: Client) -> bool:
         return False
     if other.task.rank >= holder.task.rank or other.task.waiting is not None:
         return False
-    if other.task.beside:
+    if other.task.corun:
         return False
     return other.task.reserve is None or other.task.reserve.budget_ns > 0

@@ -25,7 +25,7 @@ TOLD = 32
 class Costs:
     """What it costs to give a turn away and get it back."""
 
-    handover_ns: int
+    preemption_ns: int
     """The GPU does nothing for so long, or what the others have in flight."""
     loss_ns: int
     """What that is worth to the important program, in time that others get."""
@@ -98,7 +98,7 @@ class Jobs:
         if _differ(before, self.split):
             self._alike_from = port.jobs_begun
             self._lengths.clear()
-        self.keep_ns = self.pauses.keep_ns(self.split, costs.handover_ns, costs.loss_ns)
+        self.keep_ns = self.pauses.keep_ns(self.split, costs.preemption_ns, costs.loss_ns)
         self.tell_after = self._tell_after()
         port.set_jobs(0 if self.split is None else self.split.rest_ns, self.tell_after)
 

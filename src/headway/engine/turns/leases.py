@@ -29,8 +29,8 @@ def begin(client: Client, now_ns: int) -> None:
     lease.held, lease.revoked, lease.since_ns = True, False, now_ns
     if port is None:
         return
-    lease.told_ns, lease.told = now_ns, port.counts
-    lease.passed = lease.told[0]
+    lease.reported_ns, lease.reported = now_ns, port.counts
+    lease.passed = lease.reported[0]
     if client.turns or (client.task is not None and client.task.rule.per_group):
         lease.paused, lease.jobs = port.paused, ends.jobs_of(port)
     port.set_lease(True)
@@ -80,16 +80,16 @@ def end(client: Client) -> None:
             client.port.set_waits(False)
 
 
-def tell_passed(engine: Engine, client: Client, now_ns: int) -> None:
+def report_passed(engine: Engine, client: Client, now_ns: int) -> None:
     """Say what a lease was used for since this was last told. The program counts; nothing it says
     can be more than there was time for."""
     if client.task is None or client.port is None or not client.leased:
         return
-    seen, before = client.port.counts, client.lease.told
-    time_ns = now_ns - client.lease.told_ns
+    seen, before = client.port.counts, client.lease.reported
+    time_ns = now_ns - client.lease.reported_ns
     most = (time_ns // FASTEST_NS, time_ns // FASTEST_NS, time_ns)
     grown = [max(0, min(s - b, m)) for s, b, m in zip(seen, before, most, strict=True)]
-    client.lease.told_ns, client.lease.told = now_ns, seen
+    client.lease.reported_ns, client.lease.reported = now_ns, seen
     if any(grown):
         engine.tell("passed", client.task, *grown, at_ns=now_ns)
 

@@ -33,7 +33,7 @@ class Online:
         client.account.booked_ns = now_ns
         if client.port is not None and not client.turns:
             # What one that takes turns used may be said after its end: the next turn pays.
-            client.account.used_ns = client.lease.told[2]
+            client.account.used_ns = client.lease.reported[2]
 
     def has_new_reserve(self, client: Client, now_ns: int) -> None:
         """A new reserve has no periods that are over."""
@@ -46,14 +46,14 @@ class Online:
         go. One that went beside another, which is still there: until then that one had run."""
         if client not in self.clients:
             return
-        first, beside_ns = next(iter(self.clients)), client.account.since_ns
-        if first is not client and beside_ns is not None and beside_ns > first.account.booked_ns:
-            self._charge_part(first, beside_ns, now_ns)
+        first, joined_ns = next(iter(self.clients)), client.account.since_ns
+        if first is not client and joined_ns is not None and joined_ns > first.account.booked_ns:
+            self._charge_part(first, joined_ns, now_ns)
         del self.clients[client]
         group, since_ns = client.group, client.account.since_ns
         start_ns = now_ns if since_ns is None else max(since_ns, self._finished_ns)
         if client.leased:
-            leases.tell_passed(self._engine, client, now_ns)
+            leases.report_passed(self._engine, client, now_ns)
             said_ns = 0 if client.port is None else client.port.used_ns
             start_ns = max(start_ns, now_ns - self.used_ns(client, now_ns))
             client.account.used_ns = said_ns

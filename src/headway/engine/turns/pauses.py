@@ -155,15 +155,15 @@ class Pauses:
                 return number
         return BINS - 1
 
-    def keep_ns(self, split: Split | None, handover_ns: int, loss_ns: int) -> int:
+    def keep_ns(self, split: Split | None, preemption_ns: int, loss_ns: int) -> int:
         """For how long a program that pauses keeps its turn: so long that least is lost.
 
-        While the turn is kept the GPU idles. A turn that is given away in an inner pause costs the
-        program a hand-over, `handover_ns`, which counts as `loss_ns` of idling. Where pauses do not
-        differ each is taken for a rest, unless most are over before a hand-over pays: then the
-        program never rests."""
+        While the program keeps its turn the GPU idles. Giving the turn away in an inner pause costs
+        the program a preemption, `preemption_ns`, which counts as `loss_ns` of idling. Where pauses
+        do not differ each is taken for a rest, unless most are over before a preemption pays: then
+        the program never rests."""
         first = BINS if split is None else split.first
-        if split is None and begins_ns(self._middle) > handover_ns:
+        if split is None and begins_ns(self._middle) > preemption_ns:
             return 0
         inner, rests = sum(self.counts[:first]), sum(self.counts[first:])
         best_ns, least, idled = 0, inner * loss_ns, 0.0

@@ -141,7 +141,7 @@ class Port(Protocol):
     @property
     def waiting(self) -> bool: ...
     @property
-    def nears_end(self) -> bool:
+    def end_reached(self) -> bool:
         """The program waits for its work, and the GPU has done all but the last copy of it."""
 
     @property
@@ -166,8 +166,6 @@ class Port(Protocol):
     def wanted(self) -> bool: ...
     @property
     def window_ns(self) -> int: ...
-    @property
-    def calm_ns(self) -> int: ...
     def set_lease(self, on: bool) -> None:
         """Give the program a lease, with an open gate, or take it back. Nothing read after this is
         older than this."""
@@ -190,7 +188,7 @@ class Port(Protocol):
     def set_at_once(self, on: bool) -> None:
         """A turn may begin with the asking for it."""
 
-    def set_looks(self, on: bool) -> None:
+    def set_polled(self, on: bool) -> None:
         """The port is looked at all the time: what is seen there need not be said."""
 
     def set_jobs(self, rest_ns: int, tell_after: int) -> None:
@@ -200,11 +198,9 @@ class Port(Protocol):
     def set_split(self, split_ns: int) -> None:
         """Groups of more than this are split; 0: none."""
 
-    def set_window(self, window_ns: int) -> None:
-        """No more predicted work than this is in flight; 0: any."""
-
-    def set_calm(self, calm_ns: int, due_ns: int, period_ns: int, job_ns: int) -> None:
-        """Pieces that are over when somebody more important is due may be so long."""
+    def set_window(self, window_ns: int, longest_ns: int) -> None:
+        """No more predicted work than a window is in flight; 0: any. A piece of a program that is
+        slower than the GPU, so that little of the piece is in flight, may become so long."""
 
 
 Owner = tuple[Any, ...]

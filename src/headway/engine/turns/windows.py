@@ -1,8 +1,8 @@
 """How much work of a program goes to the GPU at once, so that the others need not wait for more.
 
-Programs are kept by priority level. Who comes, goes or changes concerns its own level and the one
-that was highest, seldom more; what the programs of a level are told is written a few pages at a
-time, so that a level of thousands delays nobody.
+Programs are kept by priority level. A program that comes, goes or changes concerns its own level
+and the highest one, seldom more. Windows of a level's programs are published to a few pages at a
+time, so a level of thousands delays nobody.
 """
 
 from __future__ import annotations
@@ -22,6 +22,11 @@ WIDER, WIDEST = 10, 25
 """So many of them at least, and at most, are one where nobody more important is there."""
 PERIODS, CAPACITIES = 20, 4
 """Between the two: such a part of the shortest period, and of a budget, where all have reserves."""
+STRETCH, LONGEST_NS = 8, 2_000_000
+"""A piece of a program that is slower than the GPU may have so many windows, for predictions are
+good for no more, and be so long, for a piece is charged when it ends."""
+UNBOUNDED_NS = 5_000_000
+"""How long pieces are where a program has no window."""
 A_TURN = 64
 """Pages that are written in one go: a tenth of a millisecond."""
 
@@ -41,8 +46,8 @@ class _Level:
     """The programs of one priority level."""
 
     def __init__(self) -> None:
-        self.told: OrderedDict[Client, None] = OrderedDict()
-        """Who was told longest ago stands first."""
+        self.clients: OrderedDict[Client, None] = OrderedDict()
+        """Whoever was published to longest ago stands first."""
         self.periods_ns: list[int] = []
         """Sorted."""
         self.facts: tuple[bool, int, int] | None = None
@@ -72,10 +77,10 @@ class Windows(Observer):
         self._changes = 0
         self._since = 0
         """The number of the change that made it crowded, or not."""
-        self._told: OrderedDict[Client, int] = OrderedDict()
-        """The number of the last change that each program was told; the oldest first."""
+        self._published: OrderedDict[Client, int] = OrderedDict()
+        """The number of the last change that was published to each program; the oldest first."""
         self._stale: dict[_Level, None] = {}
-        """Levels whose programs were not all told yet."""
+        """Levels with programs to which the last change was not published yet."""
 
     # -- who is there ------------------------------------------------------------------------
 
@@ -144,11 +149,11 @@ class Windows(Observer):
             level = self._levels[place.level] = _Level()
             insort(self._order, place.level)
         insort(level.periods_ns, place.period_ns)
-        level.told[client] = None
-        self._told[client] = 0
+        level.clients[client] = None
+        self._published[client] = 0
         for number in {place.level} if before is None else {place.level, before.level}:
             self._settle(number)
-        self._tell(client)
+        self._publish(client)
         self.tell()
 
     def _take_out(self, client: Client, place: _Place) -> None:
@@ -156,9 +161,9 @@ class Windows(Observer):
         if not self._processes[place.process]:
             del self._processes[place.process]
         level = self._levels[place.level]
-        del self._told[client], level.told[client]
+        del self._published[client], level.clients[client]
         del level.periods_ns[bisect_left(level.periods_ns, place.period_ns)]
-        if not level.told:
+        if not level.clients:
             del self._levels[place.level]
             del self._order[bisect_left(self._order, place.level)]
             self._stale.pop(level, None)
@@ -176,7 +181,7 @@ class Windows(Observer):
             if level is None:
                 continue
             top = one == self._order[-1]
-            facts = (top, min(2, len(level.told)), level.periods_ns[0]) if top else (top, 0, 0)
+            facts = (top, min(2, len(level.clients)), level.periods_ns[0]) if top else (top, 0, 0)
             if facts != level.facts:
                 level.facts, level.since = facts, self._changes
                 self._stale[level] = None
@@ -184,47 +189,48 @@ class Windows(Observer):
     @property
     def is_stale(self) -> bool:
         """Whether `tell` has something left to do."""
-        return bool(self._stale) or self._is_behind(next(iter(self._told), None), self._since)
+        return bool(self._stale) or self._is_behind(next(iter(self._published), None), self._since)
 
     def _is_behind(self, client: Client | None, since: int) -> bool:
-        return client is not None and self._told[client] < since
+        return client is not None and self._published[client] < since
 
     def tell(self) -> None:
         """Write some of the pages that are out of date."""
         for _ in range(A_TURN):
-            first = next(iter(self._told), None)
+            first = next(iter(self._published), None)
             if first is None or not self._is_behind(first, self._since):
                 first = self._next_stale()
             if first is None:
                 return
-            self._tell(first)
+            self._publish(first)
 
     def _next_stale(self) -> Client | None:
         while self._stale:
             level = next(iter(self._stale))
-            first = next(iter(level.told))
+            first = next(iter(level.clients))
             if self._is_behind(first, level.since):
                 return first
             del self._stale[level]
         return None
 
-    def _tell(self, client: Client) -> None:
+    def _publish(self, client: Client) -> None:
         place = self._places[client]
         level = self._levels[place.level]
-        self._told[client] = self._changes
-        self._told.move_to_end(client)
-        level.told.move_to_end(client)
+        self._published[client] = self._changes
+        self._published.move_to_end(client)
+        level.clients.move_to_end(client)
         if client.port is None or level.facts is None:
             return
         top, equals, shortest_ns = level.facts
         bounded = self._crowded or place.capacity_ns is not None
         client.port.set_split(self.split_ns if bounded else 0)
         if not bounded:
-            client.port.set_window(0)
+            window_ns = 0
         elif not top:
-            client.port.set_window(self.window_ns)
+            window_ns = self.window_ns
         else:
-            client.port.set_window(self._window_ns(place.capacity_ns, equals, shortest_ns))
+            window_ns = self._window_ns(place.capacity_ns, equals, shortest_ns)
+        client.port.set_window(window_ns, _longest_ns(window_ns))
 
     def _window_ns(self, capacity_ns: int | None, equals: int, shortest_ns: int) -> int:
         """Of a program that nobody is more important than. Somebody more important waits for a
@@ -234,3 +240,8 @@ class Windows(Observer):
             return WIDER * self.window_ns if equals > 1 else 0
         bound_ns = min(shortest_ns // PERIODS, capacity_ns // CAPACITIES)
         return min(max(WIDER * self.window_ns, bound_ns), WIDEST * self.window_ns)
+
+
+def _longest_ns(window_ns: int) -> int:
+    """How long a piece of a program may become that is slower than the GPU."""
+    return min(STRETCH * window_ns, LONGEST_NS) if window_ns else UNBOUNDED_NS

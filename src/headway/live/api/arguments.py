@@ -6,7 +6,7 @@ from typing import Any
 
 from headway.engine.priorities import expected_priority, parse_priority
 from headway.engine.units import DurationError, parse_duration, parse_slowdown
-from headway.live.identity.wishes import parse_reserve
+from headway.live.identity.options import parse_reserve
 
 NAME_LENGTH = 200
 

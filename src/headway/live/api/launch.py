@@ -21,19 +21,19 @@ def display() -> dict[str, str | None]:
 def managed(
     folder: Path,
     path: str,
-    wish: Mapping[str, Any],
+    options: Mapping[str, Any],
     *,
     starts_daemon: bool = True,
     software_gpu: bool = False,
     require: bool = False,
 ) -> dict[str, str]:
     """The environment in which the program at this path is managed by the daemon of this folder.
-    OSError says why it cannot be; client.Refused, what of the wish is wrong. `require`: nothing
+    OSError says why it cannot be; client.Refused, what of the options is wrong. `require`: nothing
     that is known to pass unmanaged will do, and the program's own loader is asked, too."""
     problem = program.why_not_interposed(path, launcher.library())
     if problem is not None:
         raise LaunchError(f"{path} cannot be managed: {problem}")
-    request = {"do": "run", **wish, **display()}
+    request = {"do": "run", **options, **display()}
     try:
         answer = client.ask(folder, request)
     except (client.Silent, client.Failed):
@@ -52,7 +52,7 @@ def managed(
             f"the daemon in {folder} is in another time namespace, with another clock"
         )
     device = launcher.device_cpu() if software_gpu else told.software_gpu
-    predicts = wish.get("predict") is not None
+    predicts = options.get("predict") is not None
     env = launcher.environment(
         folder, told.token, software_gpu=device, more=told.variables, predicts=predicts
     )

@@ -60,8 +60,8 @@ class OwnChannel:
     """A program without the interposer connects to the daemon by itself: a job asks for its turn
     and gives it back. Threads and coroutines that share a channel share its job."""
 
-    def __init__(self, wish: dict[str, Any]) -> None:
-        self._wish = {key: value for key, value in wish.items() if value is not None}
+    def __init__(self, options: dict[str, Any]) -> None:
+        self._options = {key: value for key, value in options.items() if value is not None}
         self._lock = threading.Lock()
         self._depth = 0
         self._since_ns = 0
@@ -74,10 +74,10 @@ class OwnChannel:
         self._open(PATIENCE_S)
 
     def _open(self, patience_s: float) -> None:
-        answer = asking.ask({"do": "run", **self._wish}, patience_s)
+        answer = asking.ask({"do": "run", **self._options}, patience_s)
         if answer is not None and _has_our_clock(answer):
             with contextlib.suppress(OSError):
-                self._connect(str(self._wish["name"]), answer["token"], patience_s)
+                self._connect(str(self._options["name"]), answer["token"], patience_s)
                 self._pause_s = AGAIN_S
 
     def _open_again(self) -> None:

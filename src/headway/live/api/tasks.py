@@ -66,15 +66,15 @@ def task(
     `with`, `async with`, or a decorator. Tasks may stand in tasks: the innermost counts. A wrong
     value is a ValueError that names it; whether there is a daemon makes no difference to that.
     """
-    wish = {"name": name, "priority": priority, "reserve": reserve, "policy": policy}
-    wish |= {"period": period, "deadline": deadline, "slowdown": slowdown}
-    check_task(wish)
+    options = {"name": name, "priority": priority, "reserve": reserve, "policy": policy}
+    options |= {"period": period, "deadline": deadline, "slowdown": slowdown}
+    check_task(options)
 
     def begin() -> Callable[[], None]:
         if _interposer() is not None:
-            told = ask({"do": "become", **wish}) is not None
+            told = ask({"do": "become", **options}) is not None
             return _unbecome if told else _nothing
-        channel = OwnChannel(wish)
+        channel = OwnChannel(options)
         _own.set((*_own.get(), channel))
         return functools.partial(_leave, channel)
 

@@ -13,8 +13,8 @@ MOST = -15
 class Niceness:
     """A process whose nice value is changed and given back.
 
-    A level of priority is a step of nice; a server that is nicer than that by its owner's wish is
-    raised, one that is not is left alone.
+    A level of priority is a step of nice; a server that its owner made nicer than that
+    is raised, one that is not is left alone.
     """
 
     def __init__(self, pid: int, pidfd: int) -> None:

@@ -21,7 +21,7 @@ from headway.live.wire.layout import COEFFICIENTS
 from headway.live.wire.pages import Pages
 
 if TYPE_CHECKING:
-    from headway.live.identity.wishes import Wish
+    from headway.live.identity.options import TaskOptions
 
 _CREDENTIALS = struct.Struct("3i")
 COSTS_EVERY = 16
@@ -70,7 +70,7 @@ class Channel(Client):
         self.pidfd = -1
         self.chosen = False
         """Somebody chose its policy."""
-        self.before: Wish | None = None
+        self.before: TaskOptions | None = None
         """What its task was before its program said something of itself."""
         self._costs: list[Published | None] = []
         """What the interposer was told that commands cost (pages.py)."""

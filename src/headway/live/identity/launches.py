@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from headway.live.identity.wishes import Wish
+from headway.live.identity.options import TaskOptions
 from headway.live.server import requests
 from headway.live.server.notes import Notes
 from headway.live.server.requests import Refusal, Request
@@ -39,7 +39,7 @@ def _words(said: Request) -> Request:
     """What of it is about the program: that is what notes keep."""
     if not isinstance(said, dict):
         raise TypeError("expected what was said by its keys")
-    return {key: said[key] for key in requests.WISHES if said.get(key) is not None}
+    return {key: said[key] for key in requests.TASK_OPTIONS if said.get(key) is not None}
 
 
 Life = tuple[int, int]
@@ -68,7 +68,7 @@ def _is_alive(who: Life) -> bool:
 
 @dataclass
 class _Launch:
-    wish: Wish
+    options: TaskOptions
     words: Request
     lives: list[Life]
     """The process that was launched, and the one that showed the token last."""
@@ -86,12 +86,12 @@ class Launches:
         self._users: dict[int, dict[str, None]] = {}
         """The tokens of each user; those that were not shown, nor looked at, for longest first."""
 
-    def expect(self, wish: Wish, said: Request | None = None, who: Life = NOBODY) -> str:
+    def expect(self, options: TaskOptions, said: Request | None = None, who: Life = NOBODY) -> str:
         """Keep what is wanted of this process, and what was said in the launcher's own words.
         Refusal: so many programs of its user run already."""
-        self._make_room(wish.uid)
+        self._make_room(options.uid)
         token = secrets.token_hex(16)
-        self._keep(token, _Launch(wish, _words(said or {}), [who, who], time.time()))
+        self._keep(token, _Launch(options, _words(said or {}), [who, who], time.time()))
         self._write(token)
         return token
 
@@ -110,17 +110,17 @@ class Launches:
             raise Refusal(f"{len(own)} programs that this user launched run; expected fewer")
 
     def _keep(self, token: str, launch: _Launch) -> None:
-        own = self._users.setdefault(launch.wish.uid, {})
+        own = self._users.setdefault(launch.options.uid, {})
         own.pop(token, None)
         self._known[token], own[token] = launch, None
 
     def _forget(self, token: str) -> None:
         launch = self._known.pop(token, None)
         if launch is not None:
-            self._users[launch.wish.uid].pop(token, None)
+            self._users[launch.options.uid].pop(token, None)
         self._notes.forget(token)
 
-    def find(self, token: str, who: Life = NOBODY) -> Wish | None:
+    def find(self, token: str, who: Life = NOBODY) -> TaskOptions | None:
         """What was said with the token that this process shows, to this daemon or one before."""
         if TOKEN.fullmatch(token) is None:
             return None
@@ -132,19 +132,19 @@ class Launches:
         if launch.lives[-1] != who:
             launch.lives[-1] = who
             self._write(token)
-        return launch.wish
+        return launch.options
 
     def change(self, token: str, said: Request) -> None:
         """Something else is wanted of the program now."""
         launch = self._known.get(token)
         if launch is not None:
             launch.words |= _words(said)
-            launch.wish = requests.wish(launch.words, launch.wish.uid)
+            launch.options = requests.task_options(launch.words, launch.options.uid)
             self._write(token)
 
     def _write(self, token: str) -> None:
         launch = self._known[token]
-        said = {"uid": launch.wish.uid, "said": launch.words, "lives": launch.lives}
+        said = {"uid": launch.options.uid, "said": launch.words, "lives": launch.lives}
         self._notes.write(token, said)
 
     def tidy(self) -> None:
@@ -168,7 +168,7 @@ def _launch(note: dict[str, Any]) -> _Launch:
     lives = [(int(pid), int(born)) for pid, born in note["lives"]]
     if len(lives) != 2:
         raise ValueError("expected two processes")
-    return _Launch(requests.wish(words, int(note["uid"])), words, lives, 0.0)
+    return _Launch(requests.task_options(words, int(note["uid"])), words, lives, 0.0)
 
 
 # -- claims --------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ def _launch(note: dict[str, Any]) -> _Launch:
 
 @dataclass
 class _Claims:
-    wishes: list[Wish]
+    options: list[TaskOptions]
     words: list[Request]
 
 
@@ -194,13 +194,13 @@ class Claims:
             if not born.isdigit() or not _is_alive((int(pid), int(born))):
                 self._notes.forget(name)
 
-    def of(self, who: Life) -> list[Wish]:
+    def of(self, who: Life) -> list[TaskOptions]:
         claims = self._find(who)
-        return [] if claims is None else claims.wishes
+        return [] if claims is None else claims.options
 
-    def begin(self, who: Life, wish: Wish, said: Request) -> None:
+    def begin(self, who: Life, options: TaskOptions, said: Request) -> None:
         claims = self._find(who) or _Claims([], [])
-        if len(claims.wishes) >= MAX_CLAIMS:
+        if len(claims.options) >= MAX_CLAIMS:
             return
         if len(self._known) >= MAX_CLAIMING:
             for life in list(islice(self._known, LOOKED_AT)):
@@ -209,7 +209,7 @@ class Claims:
                 else:
                     self._forget(life)
         self._known[who] = claims
-        claims.wishes.append(wish)
+        claims.options.append(options)
         claims.words.append(_words(said))
         self._write(who)
 
@@ -218,9 +218,9 @@ class Claims:
         claims = self._find(who)
         if claims is None:
             return
-        claims.wishes.pop()
+        claims.options.pop()
         claims.words.pop()
-        if claims.wishes:
+        if claims.options:
             self._write(who)
         else:
             self._forget(who)
@@ -232,7 +232,7 @@ class Claims:
 
     def _write(self, who: Life) -> None:
         claims = self._known[who]
-        said = {"uid": claims.wishes[0].uid, "said": claims.words}
+        said = {"uid": claims.options[0].uid, "said": claims.words}
         self._notes.write(_name(who), said)
 
     def _forget(self, who: Life) -> None:
@@ -248,4 +248,4 @@ def _claims(note: dict[str, Any]) -> _Claims:
     words = [_words(one) for one in note["said"]]
     if not 0 < len(words) <= MAX_CLAIMS:
         raise ValueError(f"expected 1 to {MAX_CLAIMS} tasks, found {len(words)}")
-    return _Claims([requests.wish(one, int(note["uid"])) for one in words], words)
+    return _Claims([requests.task_options(one, int(note["uid"])) for one in words], words)

@@ -17,8 +17,8 @@ from headway.engine.spec import Spec
 from headway.live.desktop.servers import Inherit
 from headway.live.gate.channel import Channel, Peer
 from headway.live.identity.launches import Claims, Launches, life
+from headway.live.identity.options import TaskOptions
 from headway.live.identity.rights import Allow, Rights
-from headway.live.identity.wishes import Wish
 from headway.live.server.requests import Request
 from headway.live.wire.protocol import Hello
 
@@ -64,8 +64,8 @@ class Registry:
         return task
 
     def _enrol(self, channel: Channel, hello: Hello, name: str | None, now_ns: int) -> Task:
-        wish = self._wish_of(channel, hello)
-        name = name or (wish.name if wish is not None else None) or hello.name
+        options = self._options_of(channel, hello)
+        name = name or (options.name if options is not None else None) or hello.name
         channel.name = name
         entry = self.spec.match(name)
         unique = f"{name}.{channel.peer.pid}"
@@ -73,41 +73,41 @@ class Registry:
             unique = f"{unique}.{channel.number}"
         # Anybody may turn out to be a server. What is lent to Background all its members could use.
         pix, rix = self._inherit.pix, self._inherit.rix
-        if entry is None and wish is None and self.spec.entries:
+        if entry is None and options is None and self.spec.entries:
             channel.note = "no entry of the spec matches it: Background"
             return self.engine.add_background_task(unique, now_ns, pix=pix)
-        wish = wish or Wish()
+        options = options or TaskOptions()
         if entry is not None:
-            wish = replace(
-                wish,
-                policy=wish.policy or (entry.policy if entry.chosen else None),
-                priority=wish.priority or entry.priority,
-                reserve=wish.reserve or entry.reserve.spec,
-                period_ns=wish.period_ns or entry.period_ns,
-                deadline_ns=wish.deadline_ns or entry.deadline_ns,
-                slowdown=wish.slowdown or entry.slowdown,
-                predict=wish.predict or (None if entry.predict == Exact.name else entry.predict),
-                shares=wish.shares or entry.shares,
+            options = replace(
+                options,
+                policy=options.policy or (entry.policy if entry.chosen else None),
+                priority=options.priority or entry.priority,
+                reserve=options.reserve or entry.reserve.spec,
+                period_ns=options.period_ns or entry.period_ns,
+                deadline_ns=options.deadline_ns or entry.deadline_ns,
+                slowdown=options.slowdown or entry.slowdown,
+                predict=options.predict or (None if entry.predict == Exact.name else entry.predict),
+                shares=options.shares or entry.shares,
             )
-        wish, channel.note = self.rights.within(channel.peer, wish)
-        policy = wish.policy or DEFAULT_POLICY
-        channel.chosen = wish.policy is not None
-        if entry is not None and entry.reserve.background and wish.reserve is None:
+        options, channel.note = self.rights.within(channel.peer, options)
+        policy = options.policy or DEFAULT_POLICY
+        channel.chosen = options.policy is not None
+        if entry is not None and entry.reserve.background and options.reserve is None:
             return self.engine.add_background_task(unique, now_ns, policy=policy, pix=pix)
         task, _ = self.engine.add_task(
             unique,
             now_ns,
             policy=policy,
-            priority=wish.priority,
-            period_ns=wish.period_ns,
+            priority=options.priority,
+            period_ns=options.period_ns,
             pix=pix,
             rix=rix,
-            predict=wish.predict,
+            predict=options.predict,
         )
-        self.set_goals(channel, wish)
-        task.shares = wish.shares or ANY
-        if wish.reserve is not None:
-            self._reserve(channel, task, wish.reserve, now_ns)
+        self.set_goals(channel, options)
+        task.shares = options.shares or ANY
+        if options.reserve is not None:
+            self._reserve(channel, task, options.reserve, now_ns)
         return task
 
     def takes_turns(self, channel: Channel, now_ns: int) -> None:
@@ -115,17 +115,17 @@ class Registry:
         task = channel.task
         if channel.chosen or task is None:
             return
-        wish, _ = self.rights.within(channel.peer, Wish(policy=TURNS_POLICY))
-        if wish.policy is not None:
-            self.engine.set_policy(task, wish.policy, now_ns)
+        options, _ = self.rights.within(channel.peer, TaskOptions(policy=TURNS_POLICY))
+        if options.policy is not None:
+            self.engine.set_policy(task, options.policy, now_ns)
 
     # -- what programs say of themselves -----------------------------------------------------
 
     def claim(
-        self, peer: Peer, wish: Wish, said: Request, channels: list[Channel], now_ns: int
+        self, peer: Peer, options: TaskOptions, said: Request, channels: list[Channel], now_ns: int
     ) -> str:
         """This process begins a task; says what cannot be done."""
-        self._claims.begin(life(peer.pid), wish, said)
+        self._claims.begin(life(peer.pid), options, said)
         return self._follow(peer, channels, now_ns)
 
     def unclaim(self, peer: Peer, channels: list[Channel], now_ns: int) -> str:
@@ -143,60 +143,62 @@ class Registry:
                 problem = self._become(channel, now, now_ns) or problem
         return problem
 
-    def _become(self, channel: Channel, wish: Wish, now_ns: int) -> str:
+    def _become(self, channel: Channel, options: TaskOptions, now_ns: int) -> str:
         task = channel.task
         assert task is not None
-        if wish is not channel.before:  # said to a daemon before, perhaps, which allowed more
-            wish, channel.note = self.rights.within(channel.peer, wish)
-        if wish.policy is not None:
+        if options is not channel.before:  # said to a daemon before, perhaps, which allowed more
+            options, channel.note = self.rights.within(channel.peer, options)
+        if options.policy is not None:
             channel.chosen = True
-            self.engine.set_policy(task, wish.policy, now_ns)
-        if wish.priority is not None:
-            self.engine.set_priority(task, wish.priority, now_ns)
-        task.period_ns = wish.period_ns
-        task.shares = wish.shares or task.shares
-        self.set_goals(channel, wish)
-        if wish.reserve is not None:
-            return self.change_reserve(channel, wish.reserve, channel.peer.uid, now_ns)
+            self.engine.set_policy(task, options.policy, now_ns)
+        if options.priority is not None:
+            self.engine.set_priority(task, options.priority, now_ns)
+        task.period_ns = options.period_ns
+        task.shares = options.shares or task.shares
+        self.set_goals(channel, options)
+        if options.reserve is not None:
+            return self.change_reserve(channel, options.reserve, channel.peer.uid, now_ns)
         if channel.before is not None and channel.before.reserve is None:
             self.engine.set_reserve(task, None, now_ns)
         return ""
 
-    def set_goals(self, channel: Channel, wish: Wish) -> None:
-        """How long jobs of the channel may take, as the wish says: a deadline, or how much longer
+    def set_goals(self, channel: Channel, options: TaskOptions) -> None:
+        """How long jobs of the channel may take, as the options say: a deadline, or how much longer
         than alone."""
-        channel.slowdown = wish.slowdown
-        channel.deadline_ns = wish.deadline_ns or wish.period_ns
+        channel.slowdown = options.slowdown
+        channel.deadline_ns = options.deadline_ns or options.period_ns
         if channel.pages is not None:
             channel.pages.set_deadline(channel.deadline_ns or 0)
 
-    def change_goals(self, channel: Channel, wish: Wish, now_ns: int) -> None:
-        """A running task's period, deadline, slowdown or shares are others now, as far as the wish
-        says."""
+    def change_goals(self, channel: Channel, options: TaskOptions, now_ns: int) -> None:
+        """Change a running task's period, deadline, slowdown and shares, as far as given."""
         task = channel.task
-        if task is not None and wish.shares is not None:
-            task.shares = wish.shares
-        if task is None or (wish.period_ns, wish.deadline_ns, wish.slowdown) == (None,) * 3:
+        if task is not None and options.shares is not None:
+            task.shares = options.shares
+        if (
+            task is None
+            or (options.period_ns, options.deadline_ns, options.slowdown) == (None,) * 3
+        ):
             return
         before = _as_it_is(channel, task)
         given = None if before.deadline_ns == before.period_ns else before.deadline_ns
         now = replace(
             before,
-            period_ns=wish.period_ns or before.period_ns,
-            deadline_ns=wish.deadline_ns or given,
-            slowdown=wish.slowdown or before.slowdown,
+            period_ns=options.period_ns or before.period_ns,
+            deadline_ns=options.deadline_ns or given,
+            slowdown=options.slowdown or before.slowdown,
         )
         self.set_goals(channel, now)
-        if wish.period_ns is not None:
-            task.period_ns = wish.period_ns
+        if options.period_ns is not None:
+            task.period_ns = options.period_ns
             self.engine.set_priority(task, task.rule, now_ns)  # rm orders by the period
 
-    def _wish_of(self, channel: Channel, hello: Hello) -> Wish | None:
-        wish = self.launches.find(hello.token, channel.identity[1])
-        if wish is None or wish.uid != channel.peer.uid:
+    def _options_of(self, channel: Channel, hello: Hello) -> TaskOptions | None:
+        options = self.launches.find(hello.token, channel.identity[1])
+        if options is None or options.uid != channel.peer.uid:
             return None
         channel.token = hello.token
-        return wish
+        return options
 
     def _pool_of(self, channel: Channel, spec: ReserveSpec) -> tuple[ReserveSpec, bool]:
         """Several channels of one program are one task to its owner: they share its reserve. And
@@ -226,7 +228,7 @@ class Registry:
             channel.note = f"its reserve was turned away ({answer.why}): Background"
 
     def change_reserve(self, channel: Channel, spec: ReserveSpec, uid: int, now_ns: int) -> str:
-        """Give a task that runs another reserve, and its pool with it, as this user wishes; says
+        """Give a task that runs another reserve, and its pool with it, as this user wants; says
         why not."""
         task, ledger = channel.task, self.engine.ledger
         assert task is not None
@@ -253,9 +255,9 @@ class Registry:
         self.rights.follow(spec)
 
 
-def _as_it_is(channel: Channel, task: Task) -> Wish:
+def _as_it_is(channel: Channel, task: Task) -> TaskOptions:
     """What would make the channel's task what it is now."""
-    return Wish(
+    return TaskOptions(
         policy=task.choice.text,
         priority=task.rule,
         reserve=None if task.reserve is None else task.reserve.spec,

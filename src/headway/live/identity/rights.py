@@ -22,7 +22,7 @@ from headway.engine.policies import policies
 from headway.engine.reserves import BACKGROUND, ReserveSpec
 from headway.engine.spec import Allowed, Spec
 from headway.live.gate.channel import Peer
-from headway.live.identity.wishes import Wish
+from headway.live.identity.options import TaskOptions
 
 MAX_CHANNELS_PER_USER = 2048
 MAX_RESERVES_PER_USER = 64
@@ -97,8 +97,8 @@ class Rights:
         """The spec has changed; what programs have already stays as it is."""
         self.allow = self._given or Allow.by(spec.allowed)
         self._admitted = spec.settings.limit
-        wishes = [entry.reserve.spec for entry in spec.entries]
-        self._pools = {w.shared: w for w in wishes if w is not None and w.shared is not None}
+        options = [entry.reserve.spec for entry in spec.entries]
+        self._pools = {w.shared: w for w in options if w is not None and w.shared is not None}
 
     # -- connections -------------------------------------------------------------------------
 
@@ -157,20 +157,22 @@ class Rights:
 
     # -- what programs want ------------------------------------------------------------------
 
-    def within(self, peer: Peer, wish: Wish) -> tuple[Wish, str]:
-        """What of a wish this user may have, and what not, in words."""
+    def within(self, peer: Peer, options: TaskOptions) -> tuple[TaskOptions, str]:
+        """What of some options this user may have, and what not, in words."""
         problems = []
         if self.is_trusted(peer.uid):
-            return wish, ""
-        if wish.priority is not None:
+            return options, ""
+        if options.priority is not None:
             most = max(DEFAULT_LEVEL, self.allow.max_level)
-            if wish.priority.level > most:
+            if options.priority.level > most:
                 problems.append(f"its user may not go above priority {most}")
-                wish = replace(wish, priority=None)
-        if wish.policy is not None and not self._may_use(wish.policy):
-            problems.append(f"its user may not use the policy {wish.policy}, which passes others")
-            wish = replace(wish, policy=None)
-        return wish, "; ".join(problems)
+                options = replace(options, priority=None)
+        if options.policy is not None and not self._may_use(options.policy):
+            problems.append(
+                f"its user may not use the policy {options.policy}, which passes others"
+            )
+            options = replace(options, policy=None)
+        return options, "; ".join(problems)
 
     def _may_use(self, policy: str) -> bool:
         name = parse_policy(policy).name

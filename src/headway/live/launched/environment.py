@@ -51,9 +51,9 @@ class Environment:
         if not self._gated:
             self._have_daemon()
             return {**os.environ, **self._known_mps()}
-        wish = {"name": name, "priority": str(priority)}
+        options = {"name": name, "priority": str(priority)}
         try:
-            return launch.managed(self._folder, path, wish, starts_daemon=self._starts_daemon)
+            return launch.managed(self._folder, path, options, starts_daemon=self._starts_daemon)
         except OSError as error:
             self._once(f"headway: {error}; {name} is not gated")
             return dict(os.environ)

@@ -133,6 +133,7 @@ class Clients:
             raise ProtocolError("its process is unmanaged for now")
         pages = channel.pages = Pages(channel.peer.pid)
         pages.heart.value = now_ns
+        pages.set_slice(daemon.profile.slice_ns)
         self._hearts[channel] = pages.heart
         channel.task = daemon.registry.enrol(channel, hello, now_ns)
         daemon.arbiter.add(channel)
@@ -140,7 +141,6 @@ class Clients:
         daemon.windows.arrived(channel)  # before it can ask for anything
         daemon.directory.arrived(channel)
         daemon.pages.arrived(channel)
-        daemon.arbiter.changed()
         welcome = [build_welcome(channel.number)]
         socket.send_fds(channel.socket, welcome, [pages.daemon_fd, pages.client_fd])
         pages.close_fds()
@@ -177,7 +177,7 @@ class Clients:
         for heart in self._hearts.values():
             heart.value = now_ns
         for holder in list(daemon.arbiter.online.clients):
-            leases.tell_passed(daemon.engine, holder, now_ns)
+            leases.report_passed(daemon.engine, holder, now_ns)
             if isinstance(holder, Channel):
                 self._lively[holder] = beats
         rounds = len(self._lively) // SAMPLES_A_BEAT + 1
@@ -216,4 +216,3 @@ class Clients:
         daemon.windows.gone(channel)
         daemon.directory.gone(channel)
         daemon.pages.gone(channel)
-        daemon.arbiter.changed()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from headway.live.gate.channel import Channel, Peer
 from headway.live.gate.conduct import describe_absence
 from headway.live.identity.launches import life
-from headway.live.identity.wishes import Wish
+from headway.live.identity.options import TaskOptions
 from headway.live.server import requests
 from headway.live.server.callers import Answer, Answering, Caller, Callers
 from headway.live.server.report import Report, sample
@@ -50,11 +50,11 @@ class Control:
         return {"ok": True, **result}
 
     def do_run(self, request: Request, caller: Caller) -> Result:
-        """Somebody is about to start a program with these wishes."""
-        wish = self._wish(request, caller.peer)
+        """Somebody is about to start a program with these options."""
+        options = self._options(request, caller.peer)
         self._daemon.launched(caller.peer.pid)
         self._daemon.foreground.offer(request.get("display"), request.get("authority"), caller.peer)
-        token = self._daemon.registry.launches.expect(wish, request, life(caller.peer.pid))
+        token = self._daemon.registry.launches.expect(options, request, life(caller.peer.pid))
         mps = self._daemon.mps
         return {
             "token": token,
@@ -66,8 +66,8 @@ class Control:
     def do_become(self, request: Request, caller: Caller) -> Result:
         """A program says what its GPU work is now, and until `unbecome`."""
         peer, registry = caller.peer, self._daemon.registry
-        wish = self._wish(request, peer)
-        return self._claim(peer, partial(registry.claim, peer, wish, request))
+        options = self._options(request, peer)
+        return self._claim(peer, partial(registry.claim, peer, options, request))
 
     def do_unbecome(self, request: Request, caller: Caller) -> Result:
         return self._claim(caller.peer, partial(self._daemon.registry.unclaim, caller.peer))
@@ -83,17 +83,16 @@ class Control:
             daemon.servers.changed(own)
         finally:
             daemon.arbiter.pump(now_ns)
-            daemon.arbiter.changed()
         if problems:
             raise Refusal(problems)
         return {}
 
-    def _wish(self, request: Request, peer: Peer) -> Wish:
-        wish = requests.wish(request, peer.uid)
-        _, problem = self._daemon.registry.rights.within(peer, wish)
+    def _options(self, request: Request, peer: Peer) -> TaskOptions:
+        options = requests.task_options(request, peer.uid)
+        _, problem = self._daemon.registry.rights.within(peer, options)
         if problem:
             raise Refusal(problem)
-        return wish
+        return options
 
     def do_status(self, request: Request, caller: Caller) -> Answering:
         return self._status.answering()
@@ -132,7 +131,7 @@ class Control:
         locks = self._daemon.locks
         if locks is None:
             raise Refusal("this daemon serves no tokens; start it with headway daemon --locks FILE")
-        self._wish({"priority": request.get("priority")}, caller.peer)
+        self._options({"priority": request.get("priority")}, caller.peer)
         return locks.handle(request, caller, time.monotonic_ns())
 
     def do_share(self, request: Request, caller: Caller) -> Result:
@@ -144,7 +143,7 @@ class Control:
             shares.choose(requests.text(request, "name") or "")
             return {}
         if request.get("priority") is not None:
-            self._wish({"priority": str(request["priority"])}, peer)
+            self._options({"priority": str(request["priority"])}, peer)
         return shares.handle(request, caller, time.monotonic_ns())
 
     def do_stop(self, request: Request, caller: Caller) -> Result:
@@ -192,12 +191,12 @@ class Control:
         channels = [c for c in self._named(wanted) if rights.may_manage(peer, c.peer.uid)]
         if not channels:
             raise Refusal(f"{wanted!r} belongs to another user")
-        wish = self._wish(request, peer)
+        options = self._options(request, peer)
         names: list[str] = []
         try:
             for place in range(0, len(channels), A_STEP):
                 some = [c for c in channels[place : place + A_STEP] if c.task is not None]
-                self._set(some, wish, peer)
+                self._set(some, options, peer)
                 names += [c.task.name for c in some if c.task is not None]
                 yield
             self._remember(set(channels), request)
@@ -205,26 +204,25 @@ class Control:
             daemon.foreground.refresh()
         return {"tasks": names}
 
-    def _set(self, channels: list[Channel], wish: Wish, peer: Peer) -> None:
+    def _set(self, channels: list[Channel], options: TaskOptions, peer: Peer) -> None:
         daemon, now_ns = self._daemon, time.monotonic_ns()
         daemon.arbiter.settle(now_ns)
         try:
             for channel in channels:
                 assert channel.task is not None
-                if wish.reserve is not None:  # first: it is what may be turned away
-                    why = daemon.registry.change_reserve(channel, wish.reserve, peer.uid, now_ns)
+                if options.reserve is not None:  # first: it is what may be turned away
+                    why = daemon.registry.change_reserve(channel, options.reserve, peer.uid, now_ns)
                     if why:
                         raise Refusal(why)
-                if wish.policy is not None:
-                    daemon.engine.set_policy(channel.task, wish.policy, now_ns)
-                if wish.priority is not None:
-                    daemon.engine.set_priority(channel.task, wish.priority, now_ns)
-                daemon.registry.change_goals(channel, wish, now_ns)
+                if options.policy is not None:
+                    daemon.engine.set_policy(channel.task, options.policy, now_ns)
+                if options.priority is not None:
+                    daemon.engine.set_priority(channel.task, options.priority, now_ns)
+                daemon.registry.change_goals(channel, options, now_ns)
                 daemon.arbiter.take_back(channel, now_ns)
         finally:
             daemon.servers.changed(channels)
             daemon.arbiter.decide(now_ns)
-            daemon.arbiter.changed()
 
 
 def _finish(steps: Answering) -> Answering:

@@ -22,6 +22,7 @@ from headway.engine.cost_models.recent import Recent
 from headway.engine.events import Observer
 from headway.engine.locks.system import LockSystem
 from headway.engine.model import Task
+from headway.engine.profile import DeviceProfile
 from headway.engine.reading import BadInput
 from headway.engine.registry import ExtensionError
 from headway.engine.settings import DEFAULT_HOLDOFF_NS, with_holdoff
@@ -37,9 +38,9 @@ from headway.live.devices.share_server import DEFAULT_CONTROLLER, ShareServer
 from headway.live.gate.arbiter import Arbiter, Bounds
 from headway.live.gate.channel import Channel
 from headway.live.gate.conduct import Lines
+from headway.live.identity.options import Address
 from headway.live.identity.registry import Registry
 from headway.live.identity.rights import Allow
-from headway.live.identity.wishes import Address
 from headway.live.server import spinning, startup
 from headway.live.server.clients import Clients
 from headway.live.server.control import Control
@@ -166,6 +167,11 @@ class Daemon:
         self._launched: set[int] = set()
         """Processes that `headway run` turned into programs, as pidfds."""
         self._alive: Callable[[], None] | None = None
+
+    @property
+    def profile(self) -> DeviceProfile:
+        """What is known of the GPU."""
+        return self._bounds.profile
 
     def _new_engine(self) -> Engine:
         spec = self.spec_file.spec
@@ -372,7 +378,7 @@ class Daemon:
         end_ns = end_ns if due_ns is None else min(end_ns, due_ns)
         try:
             while now_ns < end_ns and not self.loop.is_ready():
-                if self.arbiter.glance(now_ns):
+                if self.arbiter.poll(now_ns):
                     self.clients.heard_ns = now_ns
                     return
                 now_ns = time.monotonic_ns()
@@ -383,7 +389,7 @@ class Daemon:
     def _look(self, on: bool, now_ns: int) -> None:
         """Programs that are looked at need not say everything by a message."""
         try:
-            self.arbiter.look(on, now_ns)
+            self.arbiter.set_polling(on, now_ns)
         except Exception as error:
             self.doubt(error)
 

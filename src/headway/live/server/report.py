@@ -226,7 +226,7 @@ def describe_channel(daemon: Daemon, channel: Channel, now_ns: int) -> dict[str,
         "caused_ns": entry.holds.total_ns + entry.keeps.total_ns,
         "side_by_side": channel.company.side_by_side,
         "gpu_in_jobs": channel.jobs.usage.gpu_share,
-        "beside": task.beside,
+        "corun": task.corun,
         "predictions": daemon.accuracy.describe(task),
         **describe_share(daemon, channel, task),
     }

@@ -12,25 +12,25 @@ from headway.engine.priorities import PriorityRule, expected_priority, parse_pri
 from headway.engine.reserves import ReserveSpec
 from headway.engine.shares import Range, parse_share
 from headway.engine.units import DurationError, parse_duration, parse_slowdown
-from headway.live.identity.wishes import Wish, parse_reserve
+from headway.live.identity.options import TaskOptions, parse_reserve
 
 Request = dict[str, Any]
 """A JSON object."""
-WISHES = (
+TASK_OPTIONS = (
     "name", "policy", "priority", "reserve", "shared", "period", "deadline", "slowdown", "predict",
     "share",
 )  # fmt: skip
-"""What a wish is made of."""
+"""What the options of a task are."""
 
 
 class Refusal(ValueError):
     """A request that cannot be done; the text goes back to the caller."""
 
 
-def wish(request: Request, uid: int) -> Wish:
-    """What is to be done with a program of this user."""
+def task_options(request: Request, uid: int) -> TaskOptions:
+    """What a user wants of a program."""
     predict = cost_model(request)
-    return Wish(
+    return TaskOptions(
         name=text(request, "name"),
         policy=policy(request),
         priority=priority(request),

@@ -99,7 +99,7 @@ class _Case:
             "background": level_of(task.base_rank) == BACKGROUND_LEVEL,
             "note": "; ".join(text for text in (self.channel.note, note(self.channel)) if text),
             "gpu_in_jobs": self.channel.jobs.usage.gpu_share,
-            "beside": task.beside,
+            "corun": task.corun,
             "in_jobs": in_jobs(self.stats.tasks[task], now_ns),
             "side_by_side": self.channel.company.side_by_side,
             **describe_share(self.daemon, self.channel, task),

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from headway.live.gate.channel import Peer
-from headway.live.identity.wishes import Address
+from headway.live.identity.options import Address
 from headway.live.server.errands import Errands
 from headway.live.server.listener import Listener
 from headway.live.server.loop import READ, WRITE, Loop, describe_failure, log

@@ -188,7 +188,7 @@ DAEMON_PAGE: Final = Record(
         Field("at_once", FLAG, "a turn may begin with the asking for it"),
         Field("waits", FLAG, "the daemon knows that a turn is wanted: it need not be asked again"),
         Field(
-            "looks",
+            "polled",
             FLAG,
             "the daemon looks at the client's page all the time: who does not wait for an answer "
             "need not say what can be seen there",
@@ -201,14 +201,12 @@ DAEMON_PAGE: Final = Record(
         ),
         # for pieces
         Field(
-            "calm_ns",
+            "longest_ns",
             U64,
-            "pieces that are over when somebody more important is due may be so long, rather than "
-            "a window; 0: none",
+            "how long a piece may become while no more than a window of its work is in flight, "
+            "because the program is slower than the GPU",
         ),
-        Field("due_ns", U64, "when the next of them is due"),
-        Field("period_ns", U64, "and the one after that, so much later; 0: nobody knows"),
-        Field("job_ns", U64, "how long each has the GPU, about"),
+        Field("slice_ns", U64, "the GPU's time slice: no mark follows a longer group; 0: unknown"),
         # for jobs
         Field("rest_ns", U64, "a pause that is longer than this ends a job"),
         # for predictions of OpenGL's groups
@@ -311,8 +309,10 @@ CLIENT_PAGE: Final = Record(
         Field("opened", U32, "those that the GPU has begun,", LANES),
         Field("closed", U32, "and those that it has done", LANES),
         Field("waiting", U32, "threads that wait for the GPU: the program lives, but says nothing"),
-        Field("nears", U32, "how often it was about to wait for all its work,"),
-        Field("near", U32, "and of which of these times the GPU has done the work before"),
+        Field(
+            "end_marks", U32, "marks behind the last work of a job, or jobs that ended without one,"
+        ),
+        Field("end_marked", U32, "and the last of these marks that the GPU has written"),
         # for jobs
         Field("jobs", U32, "how many have begun"),
         Field("job", JOB, "the last of them: job n is in place n % JOBS", JOBS),

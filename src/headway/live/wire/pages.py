@@ -94,19 +94,15 @@ class _Words:
     __slots__ = (
         "asks",
         "at_once",
-        "calm",
-        "due",
+        "end_marked",
+        "end_marks",
         "gated",
-        "job_ns",
         "jobs",
-        "looks",
-        "near",
-        "nears",
         "open",
         "paused",
         "pauses",
-        "period",
         "piece",
+        "polled",
         "rest",
         "tell_after",
         "waiting",
@@ -118,11 +114,7 @@ class _Words:
         self.at_once = DAEMON_PAGE.word(daemon, "at_once")
         self.wanted = DAEMON_PAGE.word(daemon, "wanted")
         self.waits = DAEMON_PAGE.word(daemon, "waits")
-        self.looks = DAEMON_PAGE.word(daemon, "looks")
-        self.calm = DAEMON_PAGE.word(daemon, "calm_ns")
-        self.due = DAEMON_PAGE.word(daemon, "due_ns")
-        self.period = DAEMON_PAGE.word(daemon, "period_ns")
-        self.job_ns = DAEMON_PAGE.word(daemon, "job_ns")
+        self.polled = DAEMON_PAGE.word(daemon, "polled")
         self.rest = DAEMON_PAGE.word(daemon, "rest_ns")
         self.tell_after = DAEMON_PAGE.word(daemon, "tell_after")
         self.asks = CLIENT_PAGE.word(client, "asks")
@@ -133,8 +125,8 @@ class _Words:
         self.open = CLIENT_PAGE.word(client, "open")
         self.piece = CLIENT_PAGE.word(client, "piece_ns")
         self.waiting = CLIENT_PAGE.word(client, "waiting")
-        self.nears = CLIENT_PAGE.word(client, "nears")
-        self.near = CLIENT_PAGE.word(client, "near")
+        self.end_marks = CLIENT_PAGE.word(client, "end_marks")
+        self.end_marked = CLIENT_PAGE.word(client, "end_marked")
 
 
 Heart = Word
@@ -169,6 +161,7 @@ class Pages:
         self._lease = DAEMON_PAGE.word(self._daemon, "lease")
         self._split = DAEMON_PAGE.word(self._daemon, "split_ns")
         self._window = DAEMON_PAGE.word(self._daemon, "window_ns")
+        self._longest = DAEMON_PAGE.word(self._daemon, "longest_ns")
         self._deadline = DAEMON_PAGE.word(self._daemon, "deadline_ns")
         self._server = DAEMON_PAGE.word(self._daemon, "server")
         self._busy = CLIENT_PAGE.word(self._client, "busy")
@@ -200,26 +193,21 @@ class Pages:
         if self._daemon:
             self._split.value = split_ns
 
-    def set_window(self, window_ns: int) -> None:
-        """No more predicted work than this may be in flight; 0: any."""
+    def set_window(self, window_ns: int, longest_ns: int) -> None:
+        """No more predicted work than a window may be in flight; 0: any. A piece of a program that
+        is slower than the GPU may become so long."""
         if self._daemon:
+            self._longest.value = longest_ns
             self._window.value = window_ns
 
     @property
     def window_ns(self) -> int:
         return self._window.value if self._daemon else 0
 
-    def set_calm(self, calm_ns: int, due_ns: int, period_ns: int, job_ns: int) -> None:
-        """Pieces that are over when somebody more important is due may be so long, rather than a
-        window; 0: none. The one after that is due so much later, and each takes so long."""
+    def set_slice(self, slice_ns: int) -> None:
+        """The GPU's time slice: the interposer puts no mark behind a longer group."""
         if self._daemon:
-            words = self._words
-            words.calm.value, words.due.value = calm_ns, due_ns
-            words.period.value, words.job_ns.value = period_ns, job_ns
-
-    @property
-    def calm_ns(self) -> int:
-        return self._words.calm.value if self._daemon else 0
+            DAEMON_PAGE.word(self._daemon, "slice_ns").value = slice_ns
 
     def set_share(self, permille: int) -> None:
         """The program may use so many thousandths of the multiprocessors beside others."""
@@ -299,10 +287,10 @@ class Pages:
             self._words.waits.value = on
             fence()
 
-    def set_looks(self, on: bool) -> None:
+    def set_polled(self, on: bool) -> None:
         """Somebody looks at the client's page all the time; what is read after this is newer."""
         if self._daemon:
-            self._words.looks.value = on
+            self._words.polled.value = on
             fence()
 
     # What decisions look at, without copying the page.
@@ -317,11 +305,11 @@ class Pages:
         return bool(self._client and self._words.waiting.value)
 
     @property
-    def nears_end(self) -> bool:
+    def end_reached(self) -> bool:
         """It waits for the last of its work, and the GPU has done that."""
         if not self._client or not self._words.waiting.value:
             return False
-        return self._words.near.value == self._words.nears.value != 0
+        return self._words.end_marked.value == self._words.end_marks.value != 0
 
     @property
     def trails(self) -> bool:

@@ -26,11 +26,6 @@ KNOWN = 3
 """So many launches tell what a kind of work costs."""
 IN_FLIGHT = 512
 """So many pieces of a lane may be."""
-WIDE_NS = 5_000_000
-"""How long a piece is where nobody says how much may be in flight."""
-STRETCH = 8
-LONGEST_NS = 2_000_000
-"""A piece of a program that is slower than the GPU is so many windows long at most, and so long."""
 ASK_AGAIN_NS = 1_000_000
 BOOKS_NS = 2_000_000
 """How soon somebody looks whether pieces wait for a turn that nobody knows of."""
@@ -91,7 +86,7 @@ class Interposer:
         self._seen: dict[Hashable, int] = {}
         """How often kinds of work were launched, up to KNOWN."""
         self._seq = 0
-        self._asking = self._told = self._job = False
+        self._asking = self._began_early = self._job = False
         self._asked_ns = -ASK_AGAIN_NS
         self._turn_ns: int | None = None
         self._finished_ns = 0
@@ -176,7 +171,7 @@ class Interposer:
 
     @property
     def _width_ns(self) -> int:
-        return self.page.window_ns or WIDE_NS
+        return self.page.window_ns or self.page.longest_ns
 
     def _stream(self, number: int) -> _Stream:
         while len(self._streams) <= number:
@@ -186,14 +181,14 @@ class Interposer:
         return self._streams[number]
 
     def _notice(self) -> None:
-        if self.page.looks:
+        if self.page.polled:
             self._daemon.notice()
 
     def _announce(self) -> None:
         """Ask for a turn without waiting for the answer."""
         self._seq += 1
         self.page.asks += 1
-        if self.page.looks:
+        if self.page.polled:
             self._daemon.notice()
         else:
             self._daemon.asked(self._seq, self.page.asks)
@@ -202,8 +197,8 @@ class Interposer:
         """Wait until the program may go without pieces; False: it is to go in pieces by now."""
         page = self.page
         while not page.window_ns:
-            self._told = self._told and page.at_once
-            if self._told or page.lease:
+            self._began_early = self._began_early and page.at_once
+            if self._began_early or page.lease:
                 page.busy = True
                 return True
             if page.busy and page.gated:
@@ -211,7 +206,7 @@ class Interposer:
             if page.busy:
                 yield from self._drain()
             elif page.at_once:
-                page.busy = self._told = True
+                page.busy = self._began_early = True
                 self._announce()
             else:
                 self._seq += 1
@@ -240,7 +235,7 @@ class Interposer:
     def _let_go(self, *, last: bool) -> None:
         """Nothing of the program is on the GPU: the turn may go to somebody else."""
         page = self.page
-        self._told = False
+        self._began_early = False
         page.last_ns = self._finished_ns
         page.gated = page.busy = False
         if self._asking:
@@ -248,7 +243,7 @@ class Interposer:
         wanted = page.wanted and (not last or page.records.tells(page.tell_after))
         if not wanted and page.lease:
             return
-        if not last or not page.looks:
+        if not last or not page.polled:
             self._daemon.released(rests=last)
         else:
             self._daemon.notice()
@@ -264,7 +259,7 @@ class Interposer:
             stream.sums_ns.clear()
             stream.piece = None
             words.opened = words.closed = words.ended = words.given
-        page.nears += 1
+        page.end_marks += 1
         page.records.pause(now_ns, page.passed)
         self._finished_ns, self._turn_ns = now_ns, None
         page.unmarked = page.marked = False
@@ -273,14 +268,14 @@ class Interposer:
     def _mark_end(self) -> None:
         """A mark behind the last work tells the daemon of its end before the program can."""
         page = self.page
-        page.nears += 1
+        page.end_marks += 1
         busy = [stream for stream in self._streams if not stream.lane.is_idle]
         if len(busy) != 1:
             return
-        number = page.nears
+        number = page.end_marks
 
         def written() -> None:
-            page.near = number
+            page.end_marked = number
             self._notice()
 
         gate = Gate(self._profile.mark_ns, reached=written)
@@ -343,9 +338,9 @@ class Interposer:
         room = (most_ns - piece.sum_ns) // cost_ns
         if room > 0:
             return min(count, room)
-        longest_ns = min(STRETCH * width_ns, LONGEST_NS)
-        beside = any(not s.lane.is_idle for s in self._streams if s is not stream)
-        if beside or piece.sum_ns >= longest_ns:
+        longest_ns = self.page.longest_ns
+        others_busy = any(not s.lane.is_idle for s in self._streams if s is not stream)
+        if others_busy or piece.sum_ns >= longest_ns:
             return 0
         left_ns = self._left_ns(stream, piece)
         if not left_ns:
@@ -418,7 +413,7 @@ class Interposer:
 
     def _is_left_alone(self, piece: _Piece) -> bool:
         """Nothing stands behind one kernel that is longer than a time slice."""
-        return piece.works == 1 and piece.sum_ns >= LONGEST_NS
+        return piece.works == 1 and piece.sum_ns >= self._profile.slice_ns
 
     def _ask_again(self) -> None:
         """A piece came just after the gate had closed, when nobody knew of it."""

@@ -71,12 +71,12 @@ class Manager:
         self.arbiter = Arbiter(engine, lambda client: None, bounds)
         self.windows = Windows(how.split_ns, how.window_ns)
         engine.attach(self.windows)
-        self._glance: Entry | None = None
+        self._poll: Entry | None = None
         self._timer: Entry | None = None
         self._ticked_ns = -1
         self._delay_ns = how.reacts_ns if how.polls else how.wakes_ns
         self._clients: list[SimulatedClient] = []
-        self.arbiter.look(how.polls, 0)
+        self.arbiter.set_polling(how.polls, 0)
         clock.at(BEAT_NS, self._beat)
 
     def add(self, task: Task, context: Context, deadline_ns: int | None) -> SimulatedClient:
@@ -91,7 +91,6 @@ class Manager:
         client.interposer = Interposer(clock, context, self._profile, page, _Line(self, client))
         self.arbiter.add(client)
         self.windows.arrived(client)
-        self.arbiter.changed()
         self.arbiter.takes_turns(client, now_ns)
         self._decided()
         return client
@@ -116,7 +115,6 @@ class Manager:
         change()
         self.arbiter.take_back(client, now_ns)
         self.arbiter.decide(now_ns)
-        self.arbiter.changed()
         self._decided()
 
     def hear(self, call: Callable[[int], None]) -> None:
@@ -130,12 +128,12 @@ class Manager:
 
     def notice(self) -> None:
         """Something changed in a page: it is seen with the next look."""
-        if self._glance is None:
-            self._glance = self._clock.at(self._clock.now_ns + self._delay_ns, self._look)
+        if self._poll is None:
+            self._poll = self._clock.at(self._clock.now_ns + self._delay_ns, self._look)
 
     def _look(self) -> None:
-        self._glance = None
-        self.arbiter.glance(self._clock.now_ns)
+        self._poll = None
+        self.arbiter.poll(self._clock.now_ns)
         self._decided()
 
     def _tick(self) -> None:
@@ -146,7 +144,7 @@ class Manager:
     def _beat(self) -> None:
         now_ns = self._clock.now_ns
         for holder in list(self.arbiter.online.clients):
-            leases.tell_passed(self._engine, holder, now_ns)
+            leases.report_passed(self._engine, holder, now_ns)
         for client in self._clients:
             if client.task is not None:
                 self.arbiter.look_at_jobs(client, now_ns)
@@ -167,9 +165,9 @@ class Manager:
             due_ns = now_ns + self._how.reacts_ns
         if due_ns is not None:
             self._timer = self._clock.at(due_ns, self._tick)
-        look_ns = self.arbiter.next_glance_ns
-        if self._how.polls and look_ns is not None and self._glance is None:
-            self._glance = self._clock.at(max(look_ns, now_ns + self._delay_ns), self._look)
+        look_ns = self.arbiter.next_poll_ns
+        if self._how.polls and look_ns is not None and self._poll is None:
+            self._poll = self._clock.at(max(look_ns, now_ns + self._delay_ns), self._look)
 
 
 class _Line:

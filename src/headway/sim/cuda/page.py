@@ -151,18 +151,18 @@ class Page:
         self.unmarked = False
         self.marked = False
         self.piece_ns = 0
-        self.nears = 0
-        self.near = 0
+        self.end_marks = 0
+        self.end_marked = 0
         # What is published to it.
         self.lease = False
         self.held = False
         self.at_once = False
         self.waits = False
-        self.looks = False
+        self.polled = False
         self.wanted = False
         self.wants_mark = False
         self.window_ns = 0
-        self.calm_ns = 0
+        self.longest_ns = 0
         self.split_ns = 0
         self.rest_ns = 0
         self.tell_after = 0
@@ -206,8 +206,8 @@ class Page:
         return any(words.opened != words.closed for words in self.lanes)
 
     @property
-    def nears_end(self) -> bool:
-        return self.waiting and self.near == self.nears != 0
+    def end_reached(self) -> bool:
+        return self.waiting and self.end_marked == self.end_marks != 0
 
     @property
     def jobs_begun(self) -> int:
@@ -274,8 +274,8 @@ class Page:
     def set_at_once(self, on: bool) -> None:
         self.at_once = on
 
-    def set_looks(self, on: bool) -> None:
-        self.looks = on
+    def set_polled(self, on: bool) -> None:
+        self.polled = on
 
     def set_jobs(self, rest_ns: int, tell_after: int) -> None:
         self.rest_ns, self.tell_after = rest_ns, tell_after
@@ -283,8 +283,5 @@ class Page:
     def set_split(self, split_ns: int) -> None:
         self.split_ns = split_ns
 
-    def set_window(self, window_ns: int) -> None:
-        self.window_ns = window_ns
-
-    def set_calm(self, calm_ns: int, due_ns: int, period_ns: int, job_ns: int) -> None:
-        """Long pieces are not simulated."""
+    def set_window(self, window_ns: int, longest_ns: int) -> None:
+        self.window_ns, self.longest_ns = window_ns, longest_ns

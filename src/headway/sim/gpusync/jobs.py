@@ -415,7 +415,7 @@ class TaskRun:
         """The budget no longer drains."""
         budget = self.budget
         assert budget is not None
-        if budget.due_ns is not None and budget.due_ns < now_ns and not self.signal.told:
+        if budget.due_ns is not None and budget.due_ns < now_ns and not self.signal.raised:
             self._exhausted()  # later than expected
         budget.stop(now_ns)
 

@@ -311,7 +311,7 @@ class Checker:
             self._ordering.dispatched(group, gpu, event.ns)
             self._budgets.dispatched(group, event.ns)
         group.dispatched_ns = event.ns
-        group.beside = bool(gpu.online) and task.policy == "overlap"
+        group.corun = bool(gpu.online) and task.policy == "overlap"
         gpu.last = task
         gpu.online.append(group)
 
@@ -396,7 +396,7 @@ class Checker:
                 f"{name} completed on GPU {gpu.index}, but is not online there",
             )
             return None
-        if group is not gpu.online[0] and not group.beside:
+        if group is not gpu.online[0] and not group.corun:
             self._report(
                 event.ns,
                 "sequence",

@@ -18,7 +18,7 @@ class GroupBook:
     submitted_ns: int
     predicted_ns: int = 0
     dispatched_ns: int = 0
-    beside: bool = False
+    corun: bool = False
     """It went beside others, so it may be done before they are."""
     charged_ns: int = 0
     """What was paid for it while it goes on."""

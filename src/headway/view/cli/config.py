@@ -105,11 +105,11 @@ def show_spec(file: str, spec: Spec) -> None:
     """What a spec says of each task, who else is served, and options of the daemon."""
     click.echo(f"{file}: fine, {len(spec.entries)} entries")
     for entry in spec.entries:
-        wish = entry.reserve
-        reserve = "background" if wish.background else "no reserve"
-        if wish.spec is not None:
-            pool = f", shared as {wish.spec.shared!r}" if wish.spec.shared else ""
-            reserve = describe(wish.spec) + pool
+        chosen = entry.reserve
+        reserve = "background" if chosen.background else "no reserve"
+        if chosen.spec is not None:
+            pool = f", shared as {chosen.spec.shared!r}" if chosen.spec.shared else ""
+            reserve = describe(chosen.spec) + pool
         goals = [
             f"{name} {format_ns(value)}"
             for name, value in (("period", entry.period_ns), ("deadline", entry.deadline_ns))

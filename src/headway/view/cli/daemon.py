@@ -29,11 +29,6 @@ from headway.view.files import load_policy_file, read_text
 @click.option("--split", default="0.5ms", show_default=True, help="Split groups above this.")
 @click.option("--window", default="0.2ms", show_default=True, help="CUDA or OpenCL work at a time.")
 @click.option(
-    "--calm-window",
-    default="0ms",
-    help="The same while nobody more important is due; 0ms: no more.",
-)
-@click.option(
     "--spin",
     default="auto",
     show_default=True,
@@ -77,7 +72,6 @@ def command(
     loads: tuple[str, ...],
     split: str,
     window: str,
-    calm_window: str,
     spin: str,
     holdoff: str,
     no_leases: bool,
@@ -106,7 +100,7 @@ def command(
     from headway.live.devices.share_server import ShareError
     from headway.live.gate.arbiter import Bounds
     from headway.live.identity import launcher
-    from headway.live.identity.wishes import parse_address
+    from headway.live.identity.options import parse_address
     from headway.live.server import spinning, startup
     from headway.live.server.daemon import Daemon
     from headway.live.server.startup import DaemonError
@@ -117,7 +111,7 @@ def command(
         load_policy_file(path)
     durations_ns = {}
     given = {"--split": split, "--window": window, "--holdoff": holdoff, "--tick": tick}
-    given |= {"--calm-window": calm_window, "--spin": None if spin == "auto" else spin}
+    given |= {"--spin": None if spin == "auto" else spin}
     for option, text in given.items():
         try:
             if text is not None:
@@ -141,10 +135,6 @@ def command(
             raise UserError(f"{locks_file}: {error}") from None
     if durations_ns.get("--tick") == 0:
         raise UserError(f"--tick: found {tick!r}, expected a duration above zero, such as 1ms")
-    if 0 < durations_ns["--calm-window"] < durations_ns["--window"]:
-        raise UserError(
-            f"--calm-window: found {calm_window!r}, expected 0ms or no less than --window, {window}"
-        )
     # Before this process goes ahead of others: the one that writes must not.
     writer = None if trace is None else start_writer(trace)
     device = launcher.device_cpu() if software_gpu else None
@@ -172,7 +162,6 @@ def command(
                 bounds=Bounds(
                     leases=not no_leases,
                     tick_ns=durations_ns.get("--tick"),
-                    calm_ns=durations_ns["--calm-window"],
                 ),
                 until_idle=until_idle,
                 software_gpu=device,

@@ -64,7 +64,7 @@ def command(
     summary: bool,
     quiet: bool,
     command_line: tuple[str, ...],
-    **wish: str | None,
+    **options: str | None,
 ) -> None:
     """Run a program with its GPU work in priority order and within a budget.
 
@@ -76,7 +76,7 @@ def command(
     """
     from headway.live.identity.program import ProgramError, find_program
 
-    if wish["shared"] is not None and wish["reserve"] is None:
+    if options["shared"] is not None and options["reserve"] is None:
         raise UserError("--shared needs --reserve: expected --reserve C/T --shared POOL")
     try:
         path = find_program(command_line[0])
@@ -85,7 +85,7 @@ def command(
     _forget_locale()
     env: Mapping[str, str] = os.environ
     try:
-        env = _managed(path, wish, not no_daemon, software_gpu, require, quiet)
+        env = _managed(path, options, not no_daemon, software_gpu, require, quiet)
     except UserError:
         raise
     except Exception as error:  # whatever it is: the program is not to suffer from it
@@ -94,7 +94,7 @@ def command(
             why = f"a mistake of Headway's own, {type(error).__name__}: {why}"
         if require:
             raise UserError(f"headway run: {why}; with --require it does not run") from None
-        _check(wish)
+        _check(options)
         if not quiet:
             say(f"headway: {why}; it runs unmanaged")
         if software_gpu:
@@ -148,7 +148,7 @@ def _forget_locale() -> None:
 
 def _managed(
     path: str,
-    wish: Mapping[str, str | None],
+    options: Mapping[str, str | None],
     starts_daemon: bool,
     software_gpu: bool,
     require: bool,
@@ -163,7 +163,7 @@ def _managed(
         env = launch.managed(
             folder(quiet=quiet),
             path,
-            wish,
+            options,
             starts_daemon=starts_daemon,
             software_gpu=software_gpu,
             require=require,
@@ -173,12 +173,12 @@ def _managed(
     return env | ({"HEADWAY_QUIET": "1"} if quiet else {})
 
 
-def _check(wish: Mapping[str, str | None]) -> None:
+def _check(options: Mapping[str, str | None]) -> None:
     """Wrong words are wrong whether a daemon reads them or not."""
     from headway.live.server import requests
 
     try:
-        requests.wish(dict(wish), os.getuid())
+        requests.task_options(dict(options), os.getuid())
     except ValueError as error:
         raise UserError(f"headway run: {error}") from None
 

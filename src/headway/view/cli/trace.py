@@ -42,7 +42,7 @@ def command(
     from_fd: int | None,
     command_line: tuple[str, ...],
     software_gpu: bool,
-    **wishes: str | None,
+    **options: str | None,
 ) -> int:
     """Record what the daemon does, from now on, for ui.perfetto.dev, headway check and replay.
 
@@ -54,7 +54,7 @@ def command(
     from headway.view.daemons import folder
     from headway.view.traces.writer import TraceWriter
 
-    if not command_line and (software_gpu or any(wishes.values())):
+    if not command_line and (software_gpu or any(options.values())):
         raise UserError("--name, --priority and the like are for a program: expected -- PROGRAM")
     end_s = _end_s(duration)
     with _writer(output, task, from_fd, TraceWriter) as writer:
@@ -70,7 +70,7 @@ def command(
                         client.start(place, *(["--software-gpu"] if software_gpu else []))
                     connection = following.connect(place)
                 if command_line:
-                    program = _start(command_line, wishes, software_gpu)
+                    program = _start(command_line, options, software_gpu)
             except (OSError, client.Refused) as error:
                 writer.discard()
                 raise UserError(f"headway trace: {error}", code=1) from None
@@ -113,15 +113,15 @@ def _writer(
 
 
 def _start(
-    command_line: tuple[str, ...], wishes: dict[str, str | None], software_gpu: bool
+    command_line: tuple[str, ...], options: dict[str, str | None], software_gpu: bool
 ) -> subprocess.Popen[bytes]:
-    options = [f"--{name}={value}" for name, value in wishes.items() if value is not None]
+    words = [f"--{name}={value}" for name, value in options.items() if value is not None]
     if software_gpu:
-        options.append("--software-gpu")
+        words.append("--software-gpu")
     from headway.live.api import isolated
 
     # In this environment, because it is the program's.
-    run = isolated.headway("run", *options, "--", *command_line)
+    run = isolated.headway("run", *words, "--", *command_line)
     return subprocess.Popen(run)  # noqa: S603 - that is the point
 
 

@@ -19,7 +19,7 @@ from textual.widgets import Input, Label
 from headway.engine.model import MAX_LEVEL
 from headway.engine.policies import policies
 from headway.engine.priorities import PriorityRule, parse_priority
-from headway.live.identity.wishes import parse_reserve
+from headway.live.identity.options import parse_reserve
 from headway.view.top.columns import (
     BY_TITLE,
     COLUMNS,
@@ -253,12 +253,12 @@ class Top(App[None]):
         self.set_timer(MESSAGE_S, end)
         self._update()
 
-    def _change(self, row: Row, **wish: str) -> None:
+    def _change(self, row: Row, **changes: str) -> None:
         if not row.is_served:
             self.say(f"{row.name} is {row.state}: the daemon does not know it", done=False)
             return
         self._unanswered += 1
-        self._link.send({"task": row.task if row.contexts == 1 else str(row.pid), **wish})
+        self._link.send({"task": row.task if row.contexts == 1 else str(row.pid), **changes})
 
     # -- keys --------------------------------------------------------------------------------
 

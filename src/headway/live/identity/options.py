@@ -13,7 +13,7 @@ from headway.engine.shares import Range
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class TaskOptions:
     """What `headway run` was told about a program."""
 
     name: str | None = None

@@ -49,8 +49,8 @@ class Jobs(RegularBench):
 
     def be_near(self, channel: Channel, announced: int, done: int) -> None:
         """It was so often about to wait for its work, and so much of that the GPU has done."""
-        self.write(channel, "nears", announced)
-        self.write(channel, "near", done)
+        self.write(channel, "end_marks", announced)
+        self.write(channel, "end_marked", done)
 
     def next_job(self, high: Channel, low: Channel) -> int:
         """A job that is like those before it; when it began."""
@@ -150,7 +150,7 @@ def test_not_where_both_would_run_side_by_side(bench: Jobs) -> None:
 
 def beside(bench: Jobs) -> tuple[Channel, Channel]:
     """A job that runs side by side with others, and is looked at all the time."""
-    bench.arbiter.look(True, bench.now_ns)
+    bench.arbiter.set_polling(True, bench.now_ns)
     low, high = pair(bench)
     high.company.side_by_side = True
     bench.next_job(high, low)
@@ -164,10 +164,10 @@ def test_side_by_side_it_opens_when_the_gpu_has_done_what_the_program_waits_for(
     assert wanted(high) == ITS_MARK
     bench.be_near(high, announced=7, done=6)
     bench.wait(high)
-    bench.arbiter.glance(bench.now_ns)
+    bench.arbiter.poll(bench.now_ns)
     assert not is_open(low)
     bench.be_near(high, announced=7, done=7)
-    bench.arbiter.glance(bench.now_ns)
+    bench.arbiter.poll(bench.now_ns)
     assert is_open(low)
     assert is_leased(high)
     bench.be_done(high, bench.now_ns + 10_000, looked=True)
@@ -177,7 +177,7 @@ def test_side_by_side_it_opens_when_the_gpu_has_done_what_the_program_waits_for(
 def test_a_mark_of_work_that_nobody_waits_for_says_nothing(bench: Jobs) -> None:
     low, high = beside(bench)
     bench.be_near(high, announced=7, done=7)
-    bench.arbiter.glance(bench.now_ns)
+    bench.arbiter.poll(bench.now_ns)
     assert not is_open(low)
 
 
@@ -185,10 +185,10 @@ def test_it_closes_again_if_the_program_does_not_see_that_its_job_is_done(bench:
     low, high = beside(bench)
     bench.be_near(high, announced=7, done=7)
     bench.wait(high)
-    bench.arbiter.glance(bench.now_ns)
+    bench.arbiter.poll(bench.now_ns)
     assert is_open(low)
     bench.wait(high, False)
-    bench.arbiter.glance(bench.now_ns + LATE_NS)
+    bench.arbiter.poll(bench.now_ns + LATE_NS)
     assert not is_open(low)
 
 
@@ -202,7 +202,7 @@ def test_no_mark_is_wanted_where_it_would_be_of_no_use(bench: Jobs) -> None:
     assert wanted(high) == ITS_END
     bench.be_done(high, bench.now_ns + LENGTH_NS, looked=True)
     high.company.side_by_side = True
-    bench.arbiter.look(False, bench.now_ns)
+    bench.arbiter.set_polling(False, bench.now_ns)
     bench.next_job(high, low)
     assert wanted(high) == ITS_END
 
@@ -239,14 +239,14 @@ def test_a_daemon_that_looks_all_the_time_sees_at_once_that_a_program_waits(benc
     """And does nothing else for it: that would take longer than the rest of a job."""
     low, high = pair(bench)
     begin_ns = bench.next_job(high, low)
-    bench.arbiter.look(True, bench.now_ns)
+    bench.arbiter.set_polling(True, bench.now_ns)
     time_ns = begin_ns + LENGTH_NS - LEAD_NS
     due_ns = bench.arbiter.next_timer_ns()
     assert due_ns is None or due_ns > time_ns
-    assert not bench.arbiter.glance(time_ns)
+    assert not bench.arbiter.poll(time_ns)
     assert not is_open(low)
     bench.wait(high)
-    assert not bench.arbiter.glance(time_ns + 1)
+    assert not bench.arbiter.poll(time_ns + 1)
     assert is_open(low)
     bench.be_done(high, begin_ns + LENGTH_NS)
     assert goes(low)

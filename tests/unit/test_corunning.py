@@ -41,14 +41,14 @@ def test_that_a_piece_beside_a_job_is_done_is_seen_at_once(
 ) -> None:
     """Who waits for the GPU then has it when the job is over, and not after the next look."""
     beside(bench, low, guest)
-    bench.arbiter.look(True, MS)
-    assert not bench.arbiter.glance(MS + 1)
+    bench.arbiter.set_polling(True, MS)
+    assert not bench.arbiter.poll(MS + 1)
     assert not waits(low)
     bench.pieces(low, given=3, ended=2, opened=1, closed=1)
-    assert bench.arbiter.glance(MS + 2)
+    assert bench.arbiter.poll(MS + 2)
     assert waits(low)
     bench.job_over(guest)
-    assert bench.arbiter.glance(MS + 3)
+    assert bench.arbiter.poll(MS + 3)
     assert is_leased(low)
     assert is_open(low)
 
@@ -57,13 +57,13 @@ def test_it_is_not_done_while_other_work_of_it_is_on_the_gpu(
     bench: PieceBench, low: Channel, guest: Channel
 ) -> None:
     beside(bench, low, guest)
-    bench.arbiter.look(True, MS)
+    bench.arbiter.set_polling(True, MS)
     bench.pieces(low, given=3, ended=2, opened=1, closed=1)
     bench.mark(low, issued=1, done=0)
-    assert not bench.arbiter.glance(MS + 1)
+    assert not bench.arbiter.poll(MS + 1)
     assert not waits(low)
     bench.mark(low, issued=1, done=1)
-    assert bench.arbiter.glance(MS + 2)
+    assert bench.arbiter.poll(MS + 2)
     assert waits(low)
 
 
@@ -83,9 +83,9 @@ def test_who_stopped_for_a_job_beside_it_goes_on_when_that_is_over(
     """Though its piece is not done, as where the GPU has taken it off for the job."""
     beside(bench, low, guest)
     if looks:
-        bench.arbiter.look(True, MS)
+        bench.arbiter.set_polling(True, MS)
         bench.job_over(guest)
-        assert bench.arbiter.glance(2 * MS)
+        assert bench.arbiter.poll(2 * MS)
     else:
         bench.run_until(2 * MS - 1)
         bench.rest(guest, 2 * MS)
@@ -105,9 +105,9 @@ def test_who_has_nothing_else_to_do_keeps_its_turn_until_its_work_is_done(
     bench.announce(low, 0)
     bench.pieces(low, given=1, ended=0, opened=1, closed=0)
     bench.announce(guest, MS)
-    bench.arbiter.look(looks, MS)
+    bench.arbiter.set_polling(looks, MS)
     bench.job_over(guest)
-    bench.arbiter.glance(2 * MS)
+    bench.arbiter.poll(2 * MS)
     bench.run_until(2 * MS)
     assert low in bench.arbiter.online.clients
     bench.rest(low, 3 * MS)
@@ -131,15 +131,15 @@ def test_asking_for_a_turn_that_one_has_by_now_changes_nothing(
 ) -> None:
     """Its program could not see it yet."""
     beside(bench, low, guest)
-    bench.arbiter.look(True, MS)
+    bench.arbiter.set_polling(True, MS)
     bench.pieces(low, given=3, ended=2, opened=1, closed=1)
     bench.gate(low)
-    bench.arbiter.glance(MS + 1)
+    bench.arbiter.poll(MS + 1)
     bench.job_over(guest)
-    bench.arbiter.glance(MS + 2)
+    bench.arbiter.poll(MS + 2)
     lease, index = page(low, "lease"), low.request.index
     bench.gate(low)
-    assert not bench.arbiter.glance(MS + 3)
+    assert not bench.arbiter.poll(MS + 3)
     assert (page(low, "lease"), low.request.index) == (lease, index)
     assert is_open(low)
 
@@ -149,10 +149,10 @@ def test_who_asks_because_its_gate_was_just_closed_is_heard(bench: PieceBench) -
     high = bench.turner("high", 9, policy="overlap")
     low = bench.turner("low", 1)
     bench.announce(low, 0)
-    bench.arbiter.look(True, 0)
+    bench.arbiter.set_polling(True, 0)
     bench.gate(high)
     bench.gate(low)
-    assert bench.arbiter.glance(MS)
+    assert bench.arbiter.poll(MS)
     assert is_leased(high)
     assert waits(low)
 
@@ -166,11 +166,11 @@ def test_asking_again_does_not_shorten_a_drain(
     bench.announce(low, 0)
     bench.pieces(low, given=3, ended=2, opened=1, closed=0)
     bench.announce(high, MS)
-    bench.arbiter.look(looks, MS)
+    bench.arbiter.set_polling(looks, MS)
     bench.pieces(low, given=4, ended=3, opened=1, closed=0)
     if looks:
         bench.gate(low)
-        assert not bench.arbiter.glance(MS + 1)
+        assert not bench.arbiter.poll(MS + 1)
     else:
         bench.announce(low, MS + 1)
     assert not is_leased(high)
@@ -318,10 +318,10 @@ def test_whatever_happens_the_rules_hold_and_whoever_waits_goes_in_the_end(
                 finish(bench, channel, now_ns, looks=looks)
             elif step == "look" and not ticks:
                 looks = not looks
-                bench.arbiter.look(looks, now_ns)
+                bench.arbiter.set_polling(looks, now_ns)
             show(bench, channel, counts[channel])
             if looks:
-                bench.arbiter.glance(now_ns)
+                bench.arbiter.poll(now_ns)
             bench.run_until(now_ns)
             if not ticks:
                 assert_drained(turners, before, counts)
@@ -334,7 +334,7 @@ def test_whatever_happens_the_rules_hold_and_whoever_waits_goes_in_the_end(
                 if is_busy(channel) and len(set(counts[channel])) == 1:
                     finish(bench, channel, now_ns, looks=looks)
                 if looks:
-                    bench.arbiter.glance(now_ns)
+                    bench.arbiter.poll(now_ns)
                 bench.run_until(now_ns)
         assert not any(is_busy(channel) for channel in turners), "nobody waits for ever"
         rules = {violation.rule for violation in bench.checker.violations}

@@ -44,7 +44,7 @@ def test_a_long_piece_does_not_begin_just_before_a_regular_job(
     bench: RegularBench, looked: bool
 ) -> None:
     low, high = bench.long(), bench.turner("high", 9)
-    bench.arbiter.look(looked, 0)
+    bench.arbiter.set_polling(looked, 0)
     due_ns = bench.jobs(high, looked=looked)
     bench.go(due_ns - LEAD_NS - 1)
     assert goes(low)
@@ -183,7 +183,7 @@ def test_short_pieces_are_not_held_back(bench: RegularBench, window_ns: int) -> 
     """Nor are those of up to two windows."""
     low = bench.long(piece_ns=max(LONG_NS, 2 * window_ns))
     assert low.pages is not None
-    low.pages.set_window(window_ns)
+    low.pages.set_window(window_ns, 0)
     assert_never_held(bench, low, bench.jobs(bench.turner("high", 9)))
 
 
@@ -419,7 +419,7 @@ def act(bench: RegularBench, channels: list[Channel], action: str, who: int, num
 def test_whatever_happens_no_gate_is_closed_for_long_under_a_lease(
     steps: list[tuple[str, int, int]], period: int
 ) -> None:
-    """Two have a habit at first; then anything."""
+    """Two are regular at first; then anything."""
     with closing(RegularBench()) as bench:
         channels = [bench.long(), bench.turner("high", 9), bench.turner("middle", 5)]
         watched = [Watched(channel) for channel in channels]

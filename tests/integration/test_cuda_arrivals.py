@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from headway.live.wire.protocol import TURNS
-from tests.bench.cuda_pieces import LEARNED, LOW, SLOW_HABITS, SPINS, fates, kernels, log, rival
+from tests.bench.cuda_pieces import LEARNED, LOW, SLOW_ARRIVALS, SPINS, fates, kernels, log, rival
 from tests.bench.softcuda import WARM_UP, expected_checksum
 from tests.integration import cuda
 from tests.integration.daemon_client import Client
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(60)]
 LONG_US = 10_000
 PERIOD_MS = 100
 COUNT, UNTIL_KNOWN = 40, 10
-"""Jobs, and after how many of them their habit is known."""
+"""Jobs, and after how many of them the estimator knows their period."""
 JUST_BEFORE_NS = 3_000_000
 """Less than the lead, which is 5 ms in slow motion: timers of a busy machine may be late by some of
 that."""
@@ -62,7 +62,7 @@ def just_before(client: Client, log: Path, low: cuda.Program, *, regular: bool) 
     return sum(counts)
 
 
-@SLOW_HABITS
+@SLOW_ARRIVALS
 @pytest.mark.timeout(120)
 def test_fewer_long_kernels_begin_just_before_a_job_that_is_regular(
     managed: cuda.Managed, log: Path

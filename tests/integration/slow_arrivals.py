@@ -1,4 +1,4 @@
-"""`headway` for a machine that is busy with other things: habits in slow motion.
+"""`headway` for a machine that is busy with other things: arrivals in slow motion.
 
 Whether jobs are regular, and how long before one nothing long begins, is a matter of half a
 millisecond. Where timers are late by more than that nothing of it can be seen; ten times as long it
