@@ -134,6 +134,31 @@ def test_reserves_are_charged_for_turns_and_bound_them() -> None:
     assert share(outcome, "b") == pytest.approx(0.60, abs=0.02)
 
 
+CPU_BOUND = '{ repeat = 8, work = [{ kernel = "50us" }, { sync = "all" }, { cpu = "450us" }] }'
+
+
+def test_a_scenario_chooses_the_controller_and_a_task_its_goal() -> None:
+    """A CPU-bound job that takes 4 ms of 9, beside kernels of 100 us: an aimless controller and a
+    tight goal leave others the pauses, a loose one all but what the job itself takes."""
+
+    def others(**more: Any) -> float:
+        manager = {"controller": more.pop("controller", "slowdown")}
+        high = cuda("high", CPU_BOUND, priority=9, period="9ms") | more
+        return share(run(high, LOW, until="2s", manager=manager, **WAYS["Headway + MPS"]), "low")
+
+    assert others(controller="alone") < 0.7
+    assert others(slowdown="1%") < 0.7
+    assert others(slowdown="300%") > 0.9
+
+
+def test_a_period_is_known_to_headway_if_it_was_stated() -> None:
+    stated = cuda("a", '{ kernel = "1ms" }', poisson="20ms") | {"period": "10ms"}
+    (plan,) = read_scenario({"task": [stated]}, "test").tasks
+    assert plan.program.period_ns == 10 * MS
+    (plan,) = read_scenario({"task": [HIGH]}, "test").tasks
+    assert plan.program.period_ns is None
+
+
 def test_an_event_changes_who_is_important() -> None:
     a = cuda("a", '{ kernel = "500us" }', priority=1)
     b = cuda("b", '{ kernel = "500us" }', priority=9)
@@ -174,6 +199,8 @@ work = [
         ('kind = "time-sliced"', 'profile = "h100"', 3, "h200 or the path of a profile"),
         ('kind = "headway"', 'kind = "xsched"', 5, "headway or none"),
         ('kind = "headway"', 'window = "0ms"', 5, "more than zero"),
+        ('kind = "headway"', 'controller = "pid"', 5, "aimd, alone, bisection or slowdown"),
+        ('name = "a"', 'name = "a"\nslowdown = 0.1', 8, 'a slowdown such as "10%"'),
         ('period = "10ms"', 'perod = "10ms"', 9, "the unknown key 'perod'"),
         ('period = "10ms"', 'period = "1ms"\npoisson = "1ms"', 10, "period or poisson"),
         ('{ kernel = "1ms" }', '{ kernel = "1ms", blocks = 0 }', 11, "a whole number from 1"),

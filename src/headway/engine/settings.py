@@ -21,7 +21,7 @@ from headway.engine.reserves import (
     ReserveSpec,
     parse_reserve,
 )
-from headway.engine.units import format_ns
+from headway.engine.units import format_ns, parse_slowdown
 
 NAME_LENGTH = 200
 ADMISSIONS = ("limit", "analysis")
@@ -168,6 +168,16 @@ def read_reserve(table: Table, predict: str | None = None) -> ReserveOptions:
     if before == len(table.report.problems):
         _check_capacity(inner, capacity_ns, period_ns)
     return ReserveOptions(ReserveSpec(kind, capacity_ns, period_ns, shared, model))
+
+
+def read_slowdown(table: Table) -> float | None:
+    """The `slowdown` of a task, as `headway run` has it; None: nothing is said."""
+    found = table.take("slowdown")
+    try:
+        return None if found is None else parse_slowdown(found)
+    except ValueError as error:
+        table.bad("slowdown", shown(found), str(error))
+        return None
 
 
 class Pools:

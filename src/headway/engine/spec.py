@@ -40,10 +40,10 @@ from headway.engine.settings import (
     read_priority,
     read_reserve,
     read_settings,
+    read_slowdown,
 )
 from headway.engine.shares import EXPECTED as EXPECTED_SHARE
 from headway.engine.shares import Range, parse_share
-from headway.engine.units import parse_slowdown
 
 FIELDS = ("name", "sched", "resv", "prio", "C", "T")
 NONE = ("", "-", "none")
@@ -158,7 +158,7 @@ def _read(document: dict[str, Any], report: Report) -> Spec:
             read_reserve(table, predict),
             table.duration("period", 0, least=1) or None,
             table.duration("deadline", 0, least=1) or None,
-            _read_slowdown(table),
+            read_slowdown(table),
             chosen,
             _read_share(table),
             predict,
@@ -180,15 +180,6 @@ def _read_daemon(top: Table) -> tuple[tuple[str, str | int | bool], ...]:
         if table is not None and not isinstance(value, str | int):
             table.bad(key, shown(value), "what the option takes: text, a number, true or false")
     return found
-
-
-def _read_slowdown(table: Table) -> float | None:
-    found = table.take("slowdown")
-    try:
-        return None if found is None else parse_slowdown(found)
-    except ValueError as error:
-        table.bad("slowdown", shown(found), str(error))
-        return None
 
 
 def _read_share(table: Table) -> Range | None:

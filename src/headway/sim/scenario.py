@@ -242,6 +242,8 @@ def _read_task(table: Table, names: dict[str, Any], seed: int) -> TaskPlan:
     server = table.string("server") or None
     program = _read_program(table, seed ^ zlib.crc32(name.encode()))
     program.server = server
+    if isinstance(program, CudaProgram):
+        program.read_goals(table)
     table.close()
     return TaskPlan(name, policy, priority, reserve, program, predict)
 

@@ -98,6 +98,7 @@ class Jobs:
         if _differ(before, self.split):
             self._alike_from = port.jobs_begun
             self._lengths.clear()
+            self.usage = Usage()  # what it knew was of other jobs
         self.keep_ns = self.pauses.keep_ns(self.split, costs.preemption_ns, costs.loss_ns)
         self.tell_after = self._tell_after()
         port.set_jobs(0 if self.split is None else self.split.rest_ns, self.tell_after)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from headway.engine.controllers import Controller
+from headway.engine.controllers import controllers
 from headway.engine.controllers.slowdown import Slowdown
 from headway.engine.core import Engine
 from headway.engine.model import Task
@@ -22,6 +22,7 @@ from headway.sim.cuda.clock import Clock, Entry
 from headway.sim.cuda.commands import Context
 from headway.sim.cuda.interposer import Interposer
 from headway.sim.cuda.page import Page
+from headway.sim.cuda.work import CudaPlan
 
 BEAT_NS = 100_000_000
 
@@ -36,6 +37,7 @@ class Management:
     split_ns: int = DEFAULT_SPLIT_NS
     hold_ns: int = 60_000_000
     slowdown: float = 0.1
+    controller: str = Slowdown.name
     tick_ns: int | None = None
     polls: bool = True
     """The daemon looks at pages all the time, rather than sleeping until it hears something."""
@@ -70,6 +72,8 @@ class Manager:
         )
         self.arbiter = Arbiter(engine, lambda client: None, bounds)
         self.windows = Windows(how.split_ns, how.window_ns)
+        self._controller = controllers()[how.controller]()
+        """One for all, as the daemon has it."""
         engine.attach(self.windows)
         self._poll: Entry | None = None
         self._timer: Entry | None = None
@@ -79,12 +83,13 @@ class Manager:
         self.arbiter.set_polling(how.polls, 0)
         clock.at(BEAT_NS, self._beat)
 
-    def add(self, task: Task, context: Context, deadline_ns: int | None) -> SimulatedClient:
+    def add(self, task: Task, context: Context, plan: CudaPlan) -> SimulatedClient:
         """A program has connected, and takes turns."""
         clock, now_ns = self._clock, self._clock.now_ns
-        client = SimulatedClient(len(self._clients), now_ns, self._controller())
+        client = SimulatedClient(len(self._clients), now_ns, self._controller)
         self._clients.append(client)
-        client.task, client.deadline_ns = task, deadline_ns
+        client.task, client.deadline_ns, client.slowdown = task, plan.goal_ns, plan.slowdown
+        self._controller.joins(task)
         client.company.side_by_side = context.device.side_by_side
         page = Page(clock, context, self._profile.open_ns)
         client.port = page
@@ -95,14 +100,12 @@ class Manager:
         self._decided()
         return client
 
-    def _controller(self) -> Controller:
-        return Slowdown()
-
     def remove(self, client: SimulatedClient) -> None:
         """A program is gone, which is heard after everything that it had said."""
 
         def gone(now_ns: int) -> None:
             if client.task is not None:
+                self._controller.leaves(client.task)
                 self.arbiter.remove(client, now_ns)
                 self.windows.gone(client)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from headway.engine.controllers import controllers
 from headway.engine.profile import (
     DEFAULT,
     DeviceProfile,
@@ -67,6 +68,7 @@ def _read_management(table: Table | None) -> Management:
         window_ns=table.duration("window", DEFAULT_WINDOW_NS, least=1),
         split_ns=table.duration("split", DEFAULT_SPLIT_NS, least=1),
         hold_ns=table.duration("hold", default.hold_ns, least=1),
+        controller=table.choice("controller", controllers(), default.controller),
         slowdown=table.number("slowdown", default.slowdown, least=0.001, most=10),
         tick_ns=table.duration("tick", least=1) if "tick" in table else None,
         polls=polls,

@@ -105,7 +105,7 @@ class CudaRun:
         self.contexts[task] = context
         way: Way = Unmanaged(self.clock, context, self.device.profile)
         if self.manager is not None:
-            client = self.clients[task] = self.manager.add(task, context, plan.deadline_ns)
+            client = self.clients[task] = self.manager.add(task, context, plan)
             way = client.interposer
         program = Program(
             plan,

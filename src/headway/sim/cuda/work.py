@@ -96,6 +96,10 @@ class CudaPlan:
     side."""
     client_priority: int = 0
     """As CUDA_MPS_CLIENT_PRIORITY: the smaller goes first, there."""
+    goal_ns: int | None = None
+    """How long a job may take, as Headway was told: the deadline, or else the stated period."""
+    slowdown: float | None = None
+    """By which part of what a job takes alone it may take longer, as Headway was told."""
     seed: int = 0
 
 

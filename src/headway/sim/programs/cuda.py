@@ -6,8 +6,11 @@ here is stepped by the simulator of groups.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from headway.engine.model import Group
 from headway.engine.reading import Table
+from headway.engine.settings import read_slowdown
 from headway.sim.cuda.work import CudaPlan, read_cuda
 from headway.sim.programs import BLOCKED, Program, program
 
@@ -18,12 +21,18 @@ class CudaProgram(Program):
 
     def __init__(self, plan: CudaPlan) -> None:
         self.plan = plan
-        self.period_ns = None if plan.poisson else plan.period_ns
         self.endless = plan.jobs is None  # type: ignore[misc]
 
     @classmethod
     def read(cls, table: Table, seed: int) -> CudaProgram:
         return cls(read_cuda(table, seed))
+
+    def read_goals(self, table: Table) -> None:
+        """What `headway run` is told of the program: `period` and `slowdown` of its task."""
+        if "period" in table:
+            self.period_ns = table.duration("period", least=1)
+        goal_ns = self.plan.deadline_ns or self.period_ns
+        self.plan = replace(self.plan, goal_ns=goal_ns, slowdown=read_slowdown(table))
 
     def start(self) -> int:
         return BLOCKED
