@@ -246,8 +246,9 @@ class Managed:
 
 @contextlib.contextmanager
 def managed(gpu: Gpu, folder: Path, *options: str, module: str = "headway") -> Iterator[Managed]:
-    """A daemon and programs that end with the block."""
-    made = Managed(gpu, DaemonProcess(folder, *options, module=module))
+    """A daemon and programs that end with the block. The software GPU plays an H200."""
+    daemon = DaemonProcess(folder, "--profile", "h200", *options, module=module)
+    made = Managed(gpu, daemon)
     try:
         yield made
     finally:

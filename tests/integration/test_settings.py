@@ -111,10 +111,15 @@ def test_a_daemon_that_starts_itself_reads_them(home: Home) -> None:
 
 
 def test_a_daemon_takes_up_settings_that_come_later(home: Home) -> None:
-    daemon = subprocess.Popen([HEADWAY, "daemon"], env=home.env, stderr=subprocess.PIPE, text=True)
+    command: list[str] = [str(HEADWAY), "daemon", "--window", "1ms", "--slowdown", "20%"]
+    command += ["--profile", "h200"]
+    daemon = subprocess.Popen(command, env=home.env, stderr=subprocess.PIPE, text=True)
     try:
         wait_until(lambda: (home.run_folder / "control.sock").exists(), "it serves")
-        assert not home.status()["spec_problem"]
+        status = home.status()
+        assert not status["spec_problem"]
+        assert (status["window_ns"], status["slowdown"]) == (1_000_000, 0.2)
+        assert status["gpus"][0]["profile"] == "NVIDIA H200"
         home.write('[[task]]\nname = "a"\nreserve = "5ms/4ms"\n')
         assert home.headway("config", "check", str(home.file)).returncode == 2
         answer = home.headway("config", "show")

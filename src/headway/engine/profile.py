@@ -1,7 +1,7 @@
 """Device profiles: what is known of a kind of GPU, measured or given, never a constant elsewhere.
 
-A profile is a small TOML file (`headway/profiles/h200.toml` is one); `headway calibrate` writes one
-for the GPU of a machine.
+A profile is a small TOML file (`headway/profiles/h200.toml` is one). Of a GPU without a profile
+nothing is known, and a rule that needs one of the numbers does not apply to that GPU.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ class DeviceProfile:
 
     name: str
     slice_ns: int
-    """The hardware's time slice: for so long a program that has work keeps the GPU from others."""
+    """The hardware's time slice: for so long a program that has work keeps the GPU from others. 0:
+    nobody knows, or there are none."""
     switch_ns: int
     """Lost when the GPU goes from one process to another."""
     shared_switch_ns: int
@@ -57,6 +58,10 @@ class DeviceProfile:
         return 2 * switch_ns + window_ns
 
 
+UNKNOWN = DeviceProfile("unknown", 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+"""Of a GPU that nobody measured."""
+
+
 def parse_profile(text: str, file: str) -> DeviceProfile:
     """Read a profile; BadInput lists every mistake."""
     report = Report(locate(text))
@@ -66,7 +71,7 @@ def parse_profile(text: str, file: str) -> DeviceProfile:
             top.bad(key, "nothing", "a whole number")
     profile = DeviceProfile(
         name=top.string("name", required=True),
-        slice_ns=top.duration("slice", required=True, least=1),
+        slice_ns=top.duration("slice", required=True),
         switch_ns=top.duration("switch", required=True),
         shared_switch_ns=top.duration("shared_switch", required=True),
         gate_ns=top.duration("gate", required=True),

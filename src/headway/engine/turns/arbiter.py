@@ -13,13 +13,13 @@ how a gate opens before its turn in early_gate.py.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from headway.engine.core import Engine
 from headway.engine.cost_models import Signature
 from headway.engine.model import Group, Lease, Task
-from headway.engine.profile import DeviceProfile, shipped_profile
+from headway.engine.profile import UNKNOWN, DeviceProfile
 from headway.engine.turns import corunning, early_gate, ends, leases
 from headway.engine.turns.client import Client
 from headway.engine.turns.conduct import Conduct, Record, Standing
@@ -54,7 +54,6 @@ class Bounds:
     part of what they take."""
     window_ns: int = DEFAULT_WINDOW_NS
     """Of a program that takes turns, no more predicted work than this runs on when others go."""
-    profile: DeviceProfile = field(default_factory=shipped_profile)
 
 
 class Arbiter:
@@ -66,9 +65,11 @@ class Arbiter:
         grant: Callable[[Any], None],
         bounds: Bounds,
         conduct: Conduct | None = None,
+        profile: DeviceProfile = UNKNOWN,
     ) -> None:
         """`grant` is called with a client that waits to hear that it may go. Without `conduct`
         nobody is remembered from before."""
+        self.profile = profile
         self.engine = engine
         self.bounds = bounds
         self._grant = grant
@@ -281,7 +282,7 @@ class Arbiter:
         if port.jobs_begun:
             side_by_side = client.company.side_by_side
             window_ns = self.bounds.window_ns
-            preemption_ns = self.bounds.profile.preemption_ns(window_ns, side_by_side=side_by_side)
+            preemption_ns = self.profile.preemption_ns(window_ns, side_by_side=side_by_side)
             loss_ns = int(preemption_ns / self.goal_of(client))
             client.jobs.learn(port, Costs(preemption_ns, loss_ns), task.period_ns)
 

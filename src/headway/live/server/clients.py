@@ -133,7 +133,7 @@ class Clients:
             raise ProtocolError("its process is unmanaged for now")
         pages = channel.pages = Pages(channel.peer.pid)
         pages.heart.value = now_ns
-        pages.set_slice(daemon.profile.slice_ns)
+        pages.set_slice(daemon.arbiter.profile.slice_ns)
         self._hearts[channel] = pages.heart
         channel.task = daemon.registry.enrol(channel, hello, now_ns)
         daemon.arbiter.add(channel)

@@ -22,15 +22,15 @@ from headway.engine.cost_models.recent import Recent
 from headway.engine.events import Observer
 from headway.engine.locks.system import LockSystem
 from headway.engine.model import Task
-from headway.engine.profile import DeviceProfile
 from headway.engine.reading import BadInput
 from headway.engine.registry import ExtensionError
 from headway.engine.settings import DEFAULT_HOLDOFF_NS, with_holdoff
 from headway.engine.turns.conduct import Conduct
-from headway.engine.turns.windows import DEFAULT_SPLIT_NS, DEFAULT_WINDOW_NS, Windows
+from headway.engine.turns.windows import DEFAULT_SPLIT_NS, Windows
 from headway.live.desktop.foreground import Foreground
 from headway.live.desktop.servers import Inherit, Servers
 from headway.live.devices.calibrations import calibrated
+from headway.live.devices.inventory import Inventory
 from headway.live.devices.lock_server import LockServer
 from headway.live.devices.mps import MEANING, Mps
 from headway.live.devices.share_pages import SharePages
@@ -79,7 +79,6 @@ class Daemon:
         spec_file: str | None = None,
         is_spec_optional: bool = False,
         split_ns: int = DEFAULT_SPLIT_NS,
-        window_ns: int = DEFAULT_WINDOW_NS,
         holdoff_ns: int = DEFAULT_HOLDOFF_NS,
         bounds: Bounds | None = None,
         observers: tuple[Observer, ...] = (),
@@ -94,9 +93,10 @@ class Daemon:
         inherit: Inherit | None = None,
         locks: LockSystem | None = None,
         controller: str = DEFAULT_CONTROLLER,
+        inventory: Inventory | None = None,
     ) -> None:
         self.folder = folder
-        self.windows = Windows(split_ns, window_ns)
+        self.inventory = inventory or Inventory([])
         self._spin_ns = spin_ns
         self._spins_if_free = spin_if_free
         self._may_spin = True
@@ -106,7 +106,8 @@ class Daemon:
         self.mps = Mps(folder) if mps else None
         self._metrics = metrics
         self._holdoff_ns = holdoff_ns
-        self._bounds = bounds or Bounds()
+        self.bounds = bounds or Bounds()
+        self.windows = Windows(split_ns, self.bounds.window_ns)
         self.stats = Stats()
         self.pages = SharePages(self._record)
         self.accounts = Accounts()
@@ -130,7 +131,7 @@ class Daemon:
         self.errands = Errands(ERRANDS_PART, ERRANDS_BURST_NS, ERRANDS_SLICE_NS)
         """What people ask for."""
         self.engine = self._new_engine()
-        self.conduct = Conduct(self._bounds.hold_ns, sends_away=True)
+        self.conduct = Conduct(self.bounds.hold_ns, sends_away=True)
         self._lines = Lines()
         self.arbiter = self._new_arbiter()
         inherit = inherit or Inherit()
@@ -168,11 +169,6 @@ class Daemon:
         """Processes that `headway run` turned into programs, as pidfds."""
         self._alive: Callable[[], None] | None = None
 
-    @property
-    def profile(self) -> DeviceProfile:
-        """What is known of the GPU."""
-        return self._bounds.profile
-
     def _new_engine(self) -> Engine:
         spec = self.spec_file.spec
         return Engine(
@@ -190,7 +186,8 @@ class Daemon:
         )
 
     def _new_arbiter(self) -> Arbiter:
-        made = Arbiter(self.engine, self.clients.grant, self._bounds, self.conduct)
+        profile = self.inventory.devices[0].profile
+        made = Arbiter(self.engine, self.clients.grant, self.bounds, self.conduct, profile)
         made.lines, made.expel = self._lines, self.clients.expel
         return made
 

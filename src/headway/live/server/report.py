@@ -17,6 +17,7 @@ from headway.engine.inheritance import Request
 from headway.engine.model import Task, level_of
 from headway.engine.turns.client import Client
 from headway.live.desktop.servers import WindowServer
+from headway.live.devices.inventory import Device
 from headway.live.gate.channel import Channel
 from headway.live.gate.conduct import describe_away, note
 from headway.live.watch.stats import TaskStats
@@ -117,6 +118,8 @@ def describe_daemon(daemon: Daemon, entries: list[dict[str, Any]], now_ns: int) 
         "demotions": daemon.conduct.demotions,
         "away": [describe_away(record, now_ns) for record in daemon.conduct.away(now_ns)],
         "room": daemon.room,
+        "window_ns": daemon.bounds.window_ns,
+        "slowdown": daemon.bounds.slowdown,
         "spec": daemon.spec_file.path,
         "spec_problem": daemon.spec_file.problem,
         **daemon.foreground.describe(),
@@ -127,7 +130,19 @@ def describe_daemon(daemon: Daemon, entries: list[dict[str, Any]], now_ns: int) 
             "queue": len(daemon.engine.any_ready),
             "policy_counts": dict(Counter(entry["policy"] for entry in entries)),
         },
+        "gpus": [_describe_gpu(device) for device in daemon.inventory.devices],
         "channels": entries,
+    }
+
+
+def _describe_gpu(device: Device) -> dict[str, Any]:
+    found = device.found
+    return {
+        "gpu": device.index,
+        "model": found.model,
+        "uuid": found.uuid,
+        "pci": found.pci,
+        "profile": device.profile.name,
     }
 
 

@@ -68,9 +68,8 @@ class Manager:
             tick_ns=how.tick_ns,
             slowdown=how.slowdown,
             window_ns=how.window_ns,
-            profile=profile,
         )
-        self.arbiter = Arbiter(engine, lambda client: None, bounds)
+        self.arbiter = Arbiter(engine, lambda client: None, bounds, profile=profile)
         self.windows = Windows(how.split_ns, how.window_ns)
         self._controller = controllers()[how.controller]()
         """One for all, as the daemon has it."""

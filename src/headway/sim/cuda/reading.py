@@ -28,6 +28,8 @@ def read_cuda_device(device: Table | None, manager: Table | None, seed: int) -> 
     if device is not None:
         kind = device.choice("kind", DEVICES, DEFAULT_KIND)
         profile = _read_profile(device)
+        if kind == DEFAULT_KIND and not profile.slice_ns:
+            device.bad("slice", "a profile that does not know it", 'a duration, such as "2ms"')
         device.close()
     return CudaDevice(kind, profile, _read_management(manager))
 

@@ -34,6 +34,15 @@ from headway.view.files import load_policy_file, read_text
     show_default=True,
     help="Poll so long after such programs ask; auto: 20ms where CPUs are free.",
 )
+@click.option(
+    "--slowdown",
+    default="10%",
+    show_default=True,
+    help="How much longer than alone jobs may take whose programs say nothing else.",
+)
+@click.option(
+    "--profile", metavar="NAME|FILE", help="What is known of the GPUs; by default, by their names."
+)
 @click.option("--holdoff", default="2ms", show_default=True, help="Keep an idle GPU so long.")
 @click.option("--no-leases", is_flag=True, help="Have every group asked for (for measurements).")
 @click.option("--tick", help="Decide only at ticks, such as 1ms (for measurements).")
@@ -73,6 +82,8 @@ def command(
     split: str,
     window: str,
     spin: str,
+    slowdown: str,
+    profile: str | None,
     holdoff: str,
     no_leases: bool,
     tick: str | None,
@@ -95,14 +106,19 @@ def command(
     Options that are not given are those of [daemon] in the spec, or in the settings; headway config
     path says where these are.
     """
-    from headway.engine.units import DurationError, parse_duration
+    from headway.engine.reading import BadInput
+    from headway.engine.units import DurationError, parse_duration, parse_slowdown
     from headway.live.desktop.servers import Inherit
+    from headway.live.devices import profiles
+    from headway.live.devices.discovery import nvidia_gpus
+    from headway.live.devices.inventory import Inventory
     from headway.live.devices.share_server import ShareError
     from headway.live.gate.arbiter import Bounds
     from headway.live.identity import launcher
     from headway.live.identity.options import parse_address
     from headway.live.server import spinning, startup
     from headway.live.server.daemon import Daemon
+    from headway.live.server.loop import log
     from headway.live.server.startup import DaemonError
     from headway.live.wire import paths
     from headway.view import settings
@@ -119,9 +135,17 @@ def command(
         except DurationError as error:
             raise UserError(f"{option}: found {text!r}, expected {error}") from None
     try:
+        goal = parse_slowdown(slowdown)
+    except ValueError as error:
+        raise UserError(f"--slowdown: found {slowdown!r}, expected {error}") from None
+    try:
         address = None if metrics is None else parse_address(metrics)
     except ValueError as error:
         raise UserError(f"--metrics: {error}") from None
+    try:
+        known = None if profile is None else profiles.named(profile)
+    except BadInput as error:
+        raise UserError(str(error)) from None
     locks = None
     if locks_file is not None:
         from headway.engine.locks.jobs import LockError
@@ -155,13 +179,14 @@ def command(
                 spec_file=spec_file or str(settings.path()),
                 is_spec_optional=spec_file is None,
                 split_ns=durations_ns["--split"],
-                window_ns=durations_ns["--window"],
                 spin_ns=durations_ns["--spin"],
                 spin_if_free=spin == "auto",
                 holdoff_ns=durations_ns["--holdoff"],
                 bounds=Bounds(
                     leases=not no_leases,
                     tick_ns=durations_ns.get("--tick"),
+                    slowdown=goal,
+                    window_ns=durations_ns["--window"],
                 ),
                 until_idle=until_idle,
                 software_gpu=device,
@@ -170,6 +195,7 @@ def command(
                 metrics=address,
                 locks=locks,
                 controller=controller,
+                inventory=Inventory(nvidia_gpus(), known, log),
                 inherit=Inherit(
                     "pix" in inherit, "rix" in inherit, nice=nice_server, watch=not no_servers
                 ),
