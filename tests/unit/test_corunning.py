@@ -13,6 +13,7 @@ from headway.engine.reserves import ReserveSpec
 from headway.engine.turns import ends
 from headway.live.gate.arbiter import Arbiter, Bounds
 from headway.live.gate.channel import Channel
+from headway.live.wire.pages import Pages
 from headway.live.wire.protocol import RELEASE, Message
 from tests.bench.gate import MS
 from tests.bench.pieces import PieceBench, bench, is_known, is_open, low, ticking, waits
@@ -144,16 +145,27 @@ def test_asking_for_a_turn_that_one_has_by_now_changes_nothing(
     assert is_open(low)
 
 
-def test_who_asks_because_its_gate_was_just_closed_is_heard(bench: PieceBench) -> None:
-    """Both ask between two looks: the lease that is there when the second is looked at is not."""
+def test_who_asks_because_its_gate_was_just_closed_is_heard(
+    bench: PieceBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that lost its turn asks before the daemon is done with the one that got it."""
     high = bench.turner("high", 9, policy="overlap")
     low = bench.turner("low", 1)
     bench.announce(low, 0)
     bench.arbiter.set_polling(True, 0)
     bench.gate(high)
-    bench.gate(low)
+    set_lease = Pages.set_lease
+
+    def close_and_see(pages: Pages, on: bool) -> None:
+        set_lease(pages, on)
+        if pages is low.pages and not on and low.leased:
+            bench.gate(low)
+
+    monkeypatch.setattr(Pages, "set_lease", close_and_see)
     assert bench.arbiter.poll(MS)
     assert is_leased(high)
+    monkeypatch.undo()
+    bench.arbiter.poll(2 * MS)
     assert waits(low)
 
 

@@ -225,14 +225,14 @@ def test_nor_for_who_is_there_already(bench: RegularBench) -> None:
     """Beside it, as some policies have it, or waiting."""
     low, high = bench.long(), bench.turner("high", 9)
     due_ns = bench.jobs(high)
-    both = (low, high)
-    HoldBack(both, both).review(due_ns)
-    assert goes(low)
-    HoldBack(both, (low,)).review(due_ns)
-    assert is_held(low)
+    for online, held in (((low, high), False), ((low,), True)):
+        back = HoldBack(online)
+        back.learned(high)
+        back.review(due_ns)
+        assert is_held(low) is held
     assert high.task is not None
     bench.engine.submit(Group(high.task, high.request.index), due_ns)
-    HoldBack(both, (low,)).review(due_ns)
+    back.review(due_ns)
     assert goes(low)
 
 

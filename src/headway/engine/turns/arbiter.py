@@ -21,6 +21,8 @@ from headway.engine.cost_models import Signature
 from headway.engine.model import Group, Lease, Task
 from headway.engine.profile import UNKNOWN, DeviceProfile
 from headway.engine.turns import corunning, early_gate, ends, leases
+from headway.engine.turns.at_once import AtOnce
+from headway.engine.turns.awake import Awake
 from headway.engine.turns.client import Client
 from headway.engine.turns.conduct import Conduct, Record, Standing
 from headway.engine.turns.early_gate import EarlyGate
@@ -77,11 +79,10 @@ class Arbiter:
         """By the names of their tasks."""
         self.conduct = conduct or Conduct(bounds.hold_ns)
         self.online = Online(engine, self.conduct)
-        self._turners: dict[Client, None] = {}
-        """Clients that take turns."""
-        self._back = HoldBack(self._turners, self.online.clients)
+        self._awake = Awake(self.online.clients)
+        self._at_once = AtOnce()
+        self._back = HoldBack(self.online.clients)
         self._early_gate = EarlyGate(engine, self.online.clients, self.clients, self._back)
-        self._polling = False
         self._due_ns: int | None = None
         """The tick at which what has changed is decided on."""
         self.conduct.tell = self.stands
@@ -120,7 +121,9 @@ class Arbiter:
         self.online.settle(now_ns)
         self._heed(client, self.conduct.leaves(client, now_ns), now_ns)
         self.clients.pop(task.name, None)
-        self._turners.pop(client, None)
+        self._awake.gone(client)
+        self._at_once.gone(client)
+        self._back.forget(client)
         self._end(client, now_ns)
         self.engine.advance(now_ns)
         self.engine.remove_task(task, now_ns)
@@ -131,6 +134,7 @@ class Arbiter:
         """The program asks for its group with this number. `ask`: which of its port's `asks` it is,
         if the program does not wait for the answer; else 0."""
         self.online.settle(now_ns)
+        self._hear_of(client, now_ns)
         if ask and client.turns and ask == client.request.asks:
             return  # it was seen before it was heard
         self._heed(client, self.conduct.asks(client, now_ns), now_ns)
@@ -162,6 +166,7 @@ class Arbiter:
     def released(self, client: Client, now_ns: int, *, rests: bool) -> None:
         """The program no longer uses its lease, and, if it `rests`, has nothing more to do."""
         self.online.settle(now_ns)
+        self._hear_of(client, now_ns)
         self._heed(client, self.conduct.answered(client, now_ns), now_ns)
         self._released(client, now_ns, rests=rests)
         self.decide(now_ns)
@@ -182,63 +187,85 @@ class Arbiter:
         """A grant is a lease to this program, which says when it is done with it."""
         self.online.settle(now_ns)
         client.turns = client not in self.online.clients
-        self._turners[client] = None
         if client.port is not None:
-            client.port.set_polled(self._polling)
+            client.port.set_polled(False)  # the port is one of turns from now on
+        self._hear_of(client, now_ns)
         self.decide(now_ns)
 
     # -- looking -----------------------------------------------------------------------------
 
+    def _hear_of(self, client: Client, now_ns: int) -> None:
+        """The program has said something, in whatever way."""
+        if client.turns:
+            self._awake.heard(client, now_ns)
+            self._at_once.asks(client)
+
     def set_polling(self, on: bool, now_ns: int) -> None:
         """From now on `poll` is called all the time, or, after this, no more."""
-        if on == self._polling:
+        if on == self._awake.looks:
             return
-        self._polling = on
-        for client in self._turners:
-            if client.port is not None:
-                client.port.set_polled(on)
-        if not on:
-            self.poll(now_ns)
+        if on:
+            self._awake.begin(now_ns)
+        else:
+            self._look_at(self._awake.end(), now_ns)
 
     @property
     def next_poll_ns(self) -> int | None:
         """When `poll` has something to do that no program says: a gate may open early."""
         return self._early_gate.next_ns
 
+    @property
+    def rounds(self) -> int:
+        """After so many polls every port was looked at that is looked at."""
+        return self._awake.rounds
+
     def poll(self, now_ns: int) -> bool:
         """What programs say by their port alone: saying it in a message would cost the important
         ones more than the rest of it. Whether somebody said something."""
-        changed = False
+        return self._look_at(self._awake.some(now_ns), now_ns)
+
+    def _look_at(self, clients: list[Client], now_ns: int) -> bool:
         self._early_gate.look(now_ns, 0)
-        for client in list(self._turners):
-            port = client.port
-            if port is None or client.task is None:
-                continue
-            asks, busy = port.asks, port.busy
-            if asks != client.request.asks and ends.goes_again(client):
-                client.request.asks = asks
-                self._job_asks(client, now_ns)
-            elif asks != client.request.asks and busy and not ends.will_ask(client):
-                client.request.asks, changed = asks, True
-                self.online.settle(now_ns)
-                self._heed(client, self.conduct.asks(client, now_ns), now_ns)
-                self._close_gates(client)
-                self._submit(client, A_TURN, now_ns)
-                self._job_asks(client, now_ns)
-            elif not busy and ends.rests(client, port, now_ns):
-                client.request.asks, changed = asks, True
-                if self.bounds.tick_ns is None:  # first: the GPU may have nothing to do
-                    self._early_gate.job_over(client, now_ns)
-                self.online.settle(now_ns)
-                self._heed(client, self.conduct.answered(client, now_ns), now_ns)
-                self._released(client, now_ns, rests=True)
-            elif ends.has_stopped(client, now_ns):
-                changed = True
-            elif busy and port.end_reached:
-                self._early_gate.end_reached(client, now_ns)
+        changed = False
+        for client in clients:
+            changed |= client.task is not None and self._see(client, now_ns)
         if changed:
             self.decide(now_ns)
         return changed
+
+    def _see(self, client: Client, now_ns: int) -> bool:
+        """Look at one port; whether there is something to decide on."""
+        port = client.port
+        if port is None:
+            return False
+        asks, busy = port.asks, port.busy
+        if asks != client.request.asks and ends.goes_again(client):
+            client.request.asks = asks
+            self._hear_of(client, now_ns)
+            self._job_asks(client, now_ns)
+        elif asks != client.request.asks and busy and not ends.will_ask(client):
+            client.request.asks = asks
+            self.online.settle(now_ns)
+            self._hear_of(client, now_ns)
+            self._heed(client, self.conduct.asks(client, now_ns), now_ns)
+            self._close_gates(client)
+            self._submit(client, A_TURN, now_ns)
+            self._job_asks(client, now_ns)
+            return True
+        elif not busy and ends.rests(client, port, now_ns):
+            client.request.asks = asks
+            if self.bounds.tick_ns is None:  # first: the GPU may have nothing to do
+                self._early_gate.job_over(client, now_ns)
+            self.online.settle(now_ns)
+            self._hear_of(client, now_ns)
+            self._heed(client, self.conduct.answered(client, now_ns), now_ns)
+            self._released(client, now_ns, rests=True)
+            return True
+        elif ends.has_stopped(client, now_ns):
+            return True
+        elif busy and port.end_reached:
+            self._early_gate.end_reached(client, now_ns)
+        return False
 
     # -- groups ------------------------------------------------------------------------------
 
@@ -263,6 +290,8 @@ class Arbiter:
             return
         known = client.jobs.begun
         began = not port.jobs_begun and client.jobs.asked(port.paused, now_ns)
+        if began:
+            self._back.learned(client)
         self.look_at_jobs(client, now_ns)
         if (began or client.jobs.begun != known) and self.bounds.tick_ns is None:
             self._early_gate.job_began(client, now_ns)
@@ -277,8 +306,11 @@ class Arbiter:
                 job = corunning.judge_frame(task, number, report, client.deadline_ns)
                 self.engine.tell("job_ended", job, at_ns=now_ns)
             return
+        begun = client.jobs.begun
         for number, report in client.jobs.look(port, now_ns):
             self._job_ended(client, number, report, now_ns)
+        if client.jobs.begun != begun:
+            self._back.learned(client)
         if port.jobs_begun:
             side_by_side = client.company.side_by_side
             window_ns = self.bounds.window_ns
@@ -407,7 +439,7 @@ class Arbiter:
         self._early_gate.decided()
         self.online.set_bounds(now_ns)
         corunning.notice(self.online.clients, now_ns)
-        ends.set_at_once(self._turners, self.online.clients)
+        self._at_once.tell(self.online.clients)
         if self.bounds.tick_ns is None:
             self._back.review(now_ns)
 
@@ -435,7 +467,7 @@ class Arbiter:
         leases.want(holder, wanted, now_ns)
         if holder.port is not None:
             on = ends.is_wanted(self.engine, holder, self.online.clients)
-            seen = self._polling and self.bounds.tick_ns is None
+            seen = self._awake.looks and self.bounds.tick_ns is None
             holder.port.set_wanted(on, marks=seen and early_gate.tells(holder))
 
     def _let_go(self, group: Group, now_ns: int) -> None:
@@ -468,7 +500,7 @@ class Arbiter:
         """When `tick` has something to do."""
         online = self.online.clients
         times = [self._due_ns, self._back.next_ns]
-        if not self._polling:  # else it is looked at with the port
+        if not self._awake.looks:  # else it is looked at with the port
             times.append(self._early_gate.next_ns)
         times.append(self.engine.next_timer_ns())
         times.extend(c.lease.review_ns for c in online if c.goes_on)
@@ -478,7 +510,7 @@ class Arbiter:
             times.extend(client.account.bound_ns for client in online)
         drains = [c for c in online if c.turns and c.revoked]
         if drains and wanted:
-            look_ns = ends.DRAIN_SPIN_NS if self._polling else ends.DRAIN_NS
+            look_ns = ends.DRAIN_SPIN_NS if self._awake.looks else ends.DRAIN_NS
             times.append(self.engine.now_ns + look_ns)
         elif len(online) > 1 and any(ends.will_ask(c) for c in drains):
             times.append(self.engine.now_ns + ends.DRAIN_NS)

@@ -11,7 +11,7 @@ it has used: the rest of a budget is lost with its period, so time must not be c
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 from headway.engine.core import Engine
 from headway.engine.ledger import MAX_STEPS
@@ -227,17 +227,6 @@ def drains(holder: Client, now_ns: int) -> bool:
         return True
     likely_ns = max(holder.port.window_ns, page.piece_ns) * 5 // 4 + TRAIL_NS
     return holder.lease.revoked_ns is not None and now_ns < holder.lease.revoked_ns + likely_ns
-
-
-def set_at_once(turners: Iterable[Client], online: Collection[Client]) -> None:
-    """Tell those who could go at once whether they may, before they ask."""
-    for client in turners:
-        task, port = client.task, client.port
-        if task is None or port is None or not task.policy.at_once:
-            continue
-        funded = task.reserve is None or task.reserve.budget_ns > 0
-        first = all(c.task is None or c.task.corun or c.task.rank > task.rank for c in online)
-        port.set_at_once(funded and first and client not in online)
 
 
 def jobs_of(port: Port) -> int:

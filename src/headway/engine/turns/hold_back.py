@@ -11,7 +11,9 @@ holder is spared for longer, so many important programs together cannot keep it 
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Collection, Iterator
+from itertools import islice
 
 from headway.engine.turns.client import Client
 
@@ -22,16 +24,40 @@ CYCLE_NS = 4_000_000
 windows, and less than most jobs that are bound by their CPU."""
 SPARED = 4
 """For so many times the lead a holder is not held back again."""
+LOOKED_AT = 32
+"""Of the jobs that are expected next no more are looked at in one go."""
+
+_Expected = tuple[int, int, int, int, Client]
+"""From when until when a job is expected, the lead, a number that no other has, and whose it is."""
 
 
 class HoldBack:
     """Who is held back, and when that has to be looked at again."""
 
-    def __init__(self, turners: Collection[Client], online: Collection[Client]) -> None:
-        self._turners = turners
+    def __init__(self, online: Collection[Client]) -> None:
         self._online = online
+        self._expected: list[_Expected] = []
+        """Jobs of regular programs: what is expected first stands first."""
+        self._known: dict[Client, _Expected] = {}
+        self._numbers = 0
         self.next_ns: int | None = None
         """As of the last review: when somebody has to be held back, or no longer."""
+
+    def learned(self, client: Client) -> None:
+        """A job of the program began: the next one is expected at another time."""
+        self.forget(client)
+        arrivals = client.jobs.arrivals
+        times = arrivals.expected_ns
+        if times is not None:
+            self._numbers += 1
+            entry = self._known[client] = (*times, arrivals.lead_ns, self._numbers, client)
+            insort(self._expected, entry)
+
+    def forget(self, client: Client) -> None:
+        """No job of the program is expected any more."""
+        entry = self._known.pop(client, None)
+        if entry is not None:
+            del self._expected[bisect_left(self._expected, entry)]
 
     def review(self, now_ns: int) -> None:
         """Close and open the gates of those who have the GPU."""
@@ -47,8 +73,11 @@ class HoldBack:
         part = self._part_for(holder)
         if part < 1:
             return self._share(holder, part, now_ns)
-        expected = list(self._expected(holder)) if _is_long(holder) else []
-        here = [times for times in expected if times[0] <= now_ns < times[1]]
+        if not _is_long(holder):
+            port.hold_back(False)
+            return None
+        expected = list(self._soon(holder, now_ns))
+        here = [times for times in expected if times[0] <= now_ns]
         if here and now_ns >= holder.held.spared_ns:
             _, holder.held.until_ns, lead_ns = here[0]
             holder.held.spared_ns = holder.held.until_ns + SPARED * lead_ns
@@ -56,7 +85,8 @@ class HoldBack:
         port.hold_back(held)
         if held:
             return min(holder.held.until_ns, max(until_ns for _, until_ns, _ in here))
-        return min((since_ns for since_ns, _, _ in expected if since_ns > now_ns), default=None)
+        later_ns = next((since_ns for since_ns, _, _ in expected if since_ns > now_ns), None)
+        return self._look_again_ns(now_ns) if later_ns is None else later_ns
 
     def _part_for(self, holder: Client) -> float:
         """For which part of the time its pieces may begin, as the jobs are that it is beside."""
@@ -82,14 +112,22 @@ class HoldBack:
         holder.port.hold_back(now_ns >= closes_ns)
         return closes_ns if now_ns < closes_ns else begins_ns + CYCLE_NS
 
-    def _expected(self, holder: Client) -> Iterator[tuple[int, int, int]]:
-        """From when until when more important ones are, that are not there yet, and the lead."""
-        for client in self._turners:
-            arrivals = client.jobs.arrivals
-            times = arrivals.expected_ns
-            if times is None or client in self._online or not _may_take_turn_of(holder, client):
-                continue
-            yield *times, arrivals.lead_ns
+    def _soon(self, holder: Client, now_ns: int) -> Iterator[tuple[int, int, int]]:
+        """From when until when more important ones are expected that are not there yet, and the
+        lead: those that come next, in that order."""
+        while self._expected and self._expected[0][1] <= now_ns:
+            self.forget(self._expected[0][-1])  # it did not come
+        for since_ns, until_ns, lead_ns, _, client in islice(self._expected, LOOKED_AT):
+            late = until_ns <= now_ns or client in self._online
+            if not late and _may_take_turn_of(holder, client):
+                yield since_ns, until_ns, lead_ns
+
+    def _look_again_ns(self, now_ns: int) -> int | None:
+        """When to look at those behind the ones that were looked at."""
+        if len(self._expected) <= LOOKED_AT:
+            return None
+        since_ns = self._expected[LOOKED_AT][0]
+        return since_ns if since_ns > now_ns else self._expected[0][1]
 
 
 def _is_long(holder: Client) -> bool:

@@ -135,7 +135,8 @@ class Manager:
 
     def _look(self) -> None:
         self._poll = None
-        self.arbiter.poll(self._clock.now_ns)
+        for _ in range(self.arbiter.rounds):
+            self.arbiter.poll(self._clock.now_ns)
         self._decided()
 
     def _tick(self) -> None:
