@@ -11,6 +11,7 @@ CHECKS: dict[str, dict[str, object]] = {
     "contexts": {},
     "crash": {},
     "destroyed": {},
+    "devices": {"SOFTCUDA_DEVICES": 2},
     "errors": {},
     "events": {},
     "fork": {},

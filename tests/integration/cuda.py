@@ -58,7 +58,7 @@ class Gpu:
     file: Path
 
     def environment(self, env: Env | None = None) -> dict[str, str]:
-        ours = ("SOFTCUDA_", "HEADWAY_")
+        ours = ("SOFTCUDA_", "HEADWAY_", "CUDA_VISIBLE_DEVICES")
         base = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
         base |= {"LD_LIBRARY_PATH": str(self.built), "SOFTCUDA_GPU": str(self.file)}
         return base | {name: str(value) for name, value in (env or {}).items()}

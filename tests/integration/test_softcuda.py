@@ -110,6 +110,20 @@ def test_a_driver_newer_than_known_has_entry_points_nobody_knows(gpu: cuda.Gpu) 
         assert gpu.app("fix", 50, KERNELS, 0, JOBS, env=unknown)["checksum"] == CHECKSUM
 
 
+def test_devices_are_those_that_the_environment_shows(gpu: cuda.Gpu, tmp_path: Path) -> None:
+    """By their numbers or identifiers; an identifier stays whatever its device is called."""
+    two = {"SOFTCUDA_DEVICES": 2, "SOFTCUDA_LOG": tmp_path / "log"}
+    second = "GPU-736f6674-7761-7265-2d63-7564612d3031"
+    for shown, device in (("1", 0), (second, 0), ("1,0", 0), ("0,1", 1)):
+        env = {**two, "CUDA_VISIBLE_DEVICES": shown, "DEVICE": device}
+        assert gpu.app("fix", 50, 1, 0, 1, env=env)["jobs"] == 1
+    assert gpu.run(
+        "cudaapp", "fix", 50, 1, 0, 1, env={**two, "CUDA_VISIBLE_DEVICES": ""}
+    ).returncode
+    lines = (tmp_path / "log").read_text().splitlines()
+    assert {line.split()[2].partition("%")[2] for line in lines} == {"1"}
+
+
 def test_memory_ends_where_it_is_told(gpu: cuda.Gpu) -> None:
     result = gpu.run("cudaapp", "fix", 50, 1, 0, 1, env={"SOFTCUDA_MEMORY": 255})
     assert result.returncode == 3

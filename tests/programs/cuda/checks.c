@@ -454,6 +454,53 @@ static void check_contexts(void) {
     IS(cu.GetExportTable(&table, &id) != CUDA_SUCCESS, 1);
 }
 
+/* Two devices: each has its own work, and the default streams of their contexts are two streams. */
+static void check_devices(void) {
+    CUcontext other;
+    CUdevice device = -1;
+    CUuuid ids[2];
+    char places[2][16];
+    int count = 0;
+    start();
+    CK(cu.DeviceGetCount(&count));
+    IS(count, 2);
+    for (int i = 0; i < 2; i++) {
+        CK(cu.DeviceGetUuid(&ids[i], i));
+        CK(cu.DeviceGetPCIBusId(places[i], sizeof places[i], i));
+    }
+    IS(memcmp(&ids[0], &ids[1], sizeof *ids) != 0, 1);
+    IS(strcmp(places[0], places[1]) != 0, 1);
+    IS(cu.DevicePrimaryCtxRetain(&other, 2), CUDA_ERROR_INVALID_DEVICE);
+    CK(cu.DevicePrimaryCtxRetain(&other, 1));
+    CUstream here = stream(CU_STREAM_NON_BLOCKING);
+    CUevent done = event();
+    CK(spin(spin_us, NULL, memory, 50000, N, 1));
+    CK(cu.EventRecord(done, NULL));
+    CK(cu.CtxSetCurrent(other));
+    CK(cu.CtxGetDevice(&device));
+    IS(device, 1);
+    CUstream there = stream(CU_STREAM_NON_BLOCKING);
+    CUfunction f = spin_us;
+    CUdeviceptr words;
+    CK(cu.MemAlloc(&words, N * 4));
+    CK(cu.MemsetD32(words, 0, N));
+    CK(spin(f, NULL, words, 100, N, 2));
+    CK(cu.StreamSynchronize(NULL));
+    IS(cu.StreamQuery(NULL), CUDA_SUCCESS);
+    IS(spin(f, here, words, 100, N, 3), CUDA_ERROR_INVALID_HANDLE);
+    IS(cu.StreamWriteValue32(here, (uintptr_t)gate, 1, 0), CUDA_ERROR_INVALID_HANDLE);
+    IS(cu.EventRecord(done, there), CUDA_ERROR_INVALID_HANDLE);
+    IS(cu.EventQuery(done), CUDA_ERROR_NOT_READY);
+    CK(cu.StreamWaitEvent(there, done, 0));
+    CK(spin(f, there, words, 100, N, 4));
+    IS(cu.StreamQuery(there), CUDA_ERROR_NOT_READY);
+    CK(cu.CtxSetCurrent(context));
+    IS(cu.StreamQuery(NULL), CUDA_ERROR_NOT_READY);
+    CK(cu.StreamSynchronize(there));
+    IS(cu.StreamQuery(NULL), CUDA_SUCCESS);
+    CK(cu.DevicePrimaryCtxRelease(1));
+}
+
 static void check_streams(void) {
     CUstream s;
     CUcontext owner;
@@ -706,7 +753,8 @@ static const struct { const char *name; void (*run)(void); } checks[] = {
     {"memory", check_memory},       {"callbacks", check_callbacks}, {"errors", check_errors},
     {"crash", check_crash},         {"bad_address", check_bad_address}, {"destroyed", check_destroyed},
     {"fork", check_fork},           {"graphs", check_graphs},       {"captures", check_captures},
-    {"lookup", check_lookup},       {"contexts", check_contexts},   {"streams", check_streams},
+    {"lookup", check_lookup},       {"contexts", check_contexts},   {"devices", check_devices},
+      {"streams", check_streams},
     {"kernels", check_kernels},     {"large", check_large},
 };
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the driver and its one device ----------------------------------------------------------- */
+/* ---- the driver and its devices -------------------------------------------------------------- */
 
 static const struct { CUresult code; const char *name, *text; } errors[] = {
 #define ERROR(name, text) {CUDA_##name, "CUDA_" #name, text}
@@ -12,6 +12,7 @@ static const struct { CUresult code; const char *name, *text; } errors[] = {
     ERROR(ERROR_INVALID_VALUE, "invalid argument"),
     ERROR(ERROR_OUT_OF_MEMORY, "out of memory"),
     ERROR(ERROR_NOT_INITIALIZED, "initialization error"),
+    ERROR(ERROR_NO_DEVICE, "no CUDA-capable device is detected"),
     ERROR(ERROR_INVALID_DEVICE, "invalid device ordinal"),
     ERROR(ERROR_INVALID_IMAGE, "device kernel image is invalid"),
     ERROR(ERROR_INVALID_CONTEXT, "invalid device context"),
@@ -61,20 +62,21 @@ EXPORT CUresult cuDriverGetVersion(int *version) {
     return CUDA_SUCCESS;
 }
 
-static CUresult is_device(CUdevice device, const void *answer) {
+CUresult is_device(CUdevice device, const void *answer) {
     CUresult error = initialized();
-    return error ? error : !answer ? CUDA_ERROR_INVALID_VALUE : device ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+    if (error || !answer) return error ? error : CUDA_ERROR_INVALID_VALUE;
+    return device < 0 || device >= visible_count ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
 }
 
 EXPORT CUresult cuDeviceGet(CUdevice *device, int ordinal) {
     CUresult error = is_device(ordinal, device);
-    if (!error) *device = 0;
+    if (!error) *device = ordinal;
     return error;
 }
 
 EXPORT CUresult cuDeviceGetCount(int *count) {
     CUresult error = is_device(0, count);
-    if (!error) *count = 1;
+    if (!error) *count = visible_count;
     return error;
 }
 
@@ -86,10 +88,18 @@ EXPORT CUresult cuDeviceGetName(char *name, int length, CUdevice device) {
 
 EXPORT CUresult cuDeviceGetUuid(CUuuid *id, CUdevice device) {
     CUresult error = is_device(device, id);
-    if (!error) memcpy(id, "software-cuda-00", sizeof *id);
-    return error;
+    if (error) return error;
+    memcpy(id, "software-cuda-00", sizeof *id);
+    id->bytes[15] = (char)('0' + visible[device]);
+    return CUDA_SUCCESS;
 }
 EXPORT CUresult cuDeviceGetUuid_v2(CUuuid *, CUdevice) __attribute__((alias("cuDeviceGetUuid")));
+
+EXPORT CUresult cuDeviceGetPCIBusId(char *text, int length, CUdevice device) {
+    CUresult error = is_device(device, text);
+    if (!error) snprintf(text, (size_t)length, "0000:%d9:00.0", visible[device]);
+    return error;
+}
 
 EXPORT CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device) {
     CUresult error = is_device(device, bytes);
@@ -118,8 +128,8 @@ EXPORT CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
 
 /* ---- contexts ------------------------------------------------------------------------------ */
 
-static struct ctx *all_contexts, *primary; /* destroyed ones stay, to be told from garbage */
-static unsigned primary_flags;
+static struct ctx *all_contexts, *primary[MOST_DEVICES]; /* destroyed ones stay, to be told from garbage */
+static unsigned primary_flags[MOST_DEVICES];
 static _Thread_local CUcontext stack[16];
 static _Thread_local int depth;
 
@@ -131,9 +141,9 @@ static CUresult check_ctx(CUcontext ctx) {
     return !c ? CUDA_ERROR_INVALID_CONTEXT : c->destroyed ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
 }
 
-static struct ctx *new_ctx(unsigned flags) {
+static struct ctx *new_ctx(unsigned flags, int device) {
     struct ctx *ctx = calloc(1, sizeof *ctx);
-    *ctx = (struct ctx){.next = all_contexts, .flags = flags, .users = 1};
+    *ctx = (struct ctx){.next = all_contexts, .flags = flags, .users = 1, .device = device};
     new_stream(ctx, CU_STREAM_DEFAULT, 0);
     return all_contexts = ctx;
 }
@@ -151,7 +161,7 @@ EXPORT CUresult cuCtxCreate_v2(CUcontext *ctx, unsigned flags, CUdevice device) 
     if (error) return error;
     if (depth == sizeof stack / sizeof *stack) return CUDA_ERROR_OUT_OF_MEMORY;
     pthread_mutex_lock(&big);
-    *ctx = stack[depth++] = new_ctx(flags);
+    *ctx = stack[depth++] = new_ctx(flags, visible[device]);
     return leave(CUDA_SUCCESS);
 }
 
@@ -170,7 +180,7 @@ EXPORT CUresult cuCtxDestroy_v2(CUcontext ctx) {
     CUresult error = initialized();
     if (error) return error;
     pthread_mutex_lock(&big);
-    if ((error = check_ctx(ctx)) || ctx == primary) return leave(error ? error : CUDA_ERROR_INVALID_CONTEXT);
+    if ((error = check_ctx(ctx)) || ctx == primary[ctx->device]) return leave(error ? error : CUDA_ERROR_INVALID_CONTEXT);
     destroy(ctx);
     if (current_ctx() == ctx) depth--;
     return leave(CUDA_SUCCESS);
@@ -219,6 +229,7 @@ EXPORT CUresult cuCtxGetDevice(CUdevice *device) {
     CUresult error = enter(&ctx);
     if (error) return error;
     *device = 0;
+    while (visible[*device] != ctx->device) ++*device;
     return leave(CUDA_SUCCESS);
 }
 
@@ -251,9 +262,10 @@ EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice device) {
     CUresult error = is_device(device, ctx);
     if (error) return error;
     pthread_mutex_lock(&big);
-    if (primary) primary->users++;
-    else primary = new_ctx(primary_flags);
-    *ctx = primary;
+    int place = visible[device];
+    if (primary[place]) primary[place]->users++;
+    else primary[place] = new_ctx(primary_flags[place], place);
+    *ctx = primary[place];
     return leave(CUDA_SUCCESS);
 }
 
@@ -261,10 +273,11 @@ EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
     CUresult error = is_device(device, &device);
     if (error) return error;
     pthread_mutex_lock(&big);
-    if (!primary) return leave(CUDA_ERROR_INVALID_CONTEXT);
-    if (--primary->users == 0) {
-        destroy(primary);
-        primary = NULL;
+    int place = visible[device];
+    if (!primary[place]) return leave(CUDA_ERROR_INVALID_CONTEXT);
+    if (--primary[place]->users == 0) {
+        destroy(primary[place]);
+        primary[place] = NULL;
     }
     return leave(CUDA_SUCCESS);
 }
@@ -272,7 +285,7 @@ EXPORT CUresult cuDevicePrimaryCtxRelease(CUdevice) __attribute__((alias("cuDevi
 
 EXPORT CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned flags) {
     CUresult error = is_device(device, &device);
-    if (!error) primary_flags = flags;
+    if (!error) primary_flags[visible[device]] = flags;
     return error;
 }
 EXPORT CUresult cuDevicePrimaryCtxSetFlags(CUdevice, unsigned) __attribute__((alias("cuDevicePrimaryCtxSetFlags_v2")));
@@ -280,28 +293,28 @@ EXPORT CUresult cuDevicePrimaryCtxSetFlags(CUdevice, unsigned) __attribute__((al
 EXPORT CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *active) {
     CUresult error = is_device(device, flags);
     if (error) return error;
-    *flags = primary_flags;
-    *active = primary != NULL;
+    *flags = primary_flags[visible[device]];
+    *active = primary[visible[device]] != NULL;
     return CUDA_SUCCESS;
 }
 
 /* ---- memory -------------------------------------------------------------------------------- */
 
-static size_t in_use(void) {
+static size_t in_use(int device) {
     size_t sum = 0;
-    for (struct memory *m = memories; m; m = m->next) sum += m->kind == DEVICE ? m->size : 0;
+    for (struct memory *m = memories; m; m = m->next) sum += m->kind == DEVICE && m->device == device ? m->size : 0;
     return sum;
 }
 
 static CUresult allocate(CUcontext ctx, CUdeviceptr *address, size_t size, int kind) {
     if (!address || !size) return CUDA_ERROR_INVALID_VALUE;
-    if (kind == DEVICE && (size > settings.memory || in_use() > settings.memory - size))
+    if (kind == DEVICE && (size > settings.memory || in_use(ctx->device) > settings.memory - size))
         return CUDA_ERROR_OUT_OF_MEMORY;
     char *bytes = aligned_alloc(256, (size + 255) & ~(size_t)255);
     if (!bytes) return CUDA_ERROR_OUT_OF_MEMORY;
     struct memory *m = malloc(sizeof *m);
     *address = (CUdeviceptr)(uintptr_t)bytes | (kind == DEVICE ? DEVICE_BIT : 0);
-    *m = (struct memory){memories, ctx, *address, size, kind, false};
+    *m = (struct memory){memories, ctx, ctx->device, *address, size, kind, false};
     memories = m;
     return CUDA_SUCCESS;
 }
@@ -366,7 +379,7 @@ EXPORT CUresult cuMemHostRegister_v2(void *host, size_t size, unsigned flags) {
         if ((uintptr_t)host < m->address + m->size && m->address < (uintptr_t)host + size)
             return leave(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
     struct memory *m = malloc(sizeof *m);
-    *m = (struct memory){memories, ctx, (uintptr_t)host, size, REGISTERED, false};
+    *m = (struct memory){memories, ctx, ctx->device, (uintptr_t)host, size, REGISTERED, false};
     memories = m;
     return leave(CUDA_SUCCESS);
 }
@@ -396,7 +409,7 @@ EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total) {
     CUcontext ctx;
     CUresult error = enter(&ctx);
     if (error) return error;
-    *free_bytes = settings.memory - in_use();
+    *free_bytes = settings.memory - in_use(ctx->device);
     *total = settings.memory;
     return leave(CUDA_SUCCESS);
 }

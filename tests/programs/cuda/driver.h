@@ -1,6 +1,6 @@
 /* Inside the software CUDA driver: what its files share.
  *
- *     gpu.c     the GPU that all processes share, in time slices
+ *     gpu.c     a GPU that all processes share, in time slices
  *     engine.c  streams of operations, and the thread that carries them out
  *     lookup.c  cuGetProcAddress
  *     driver.c  devices, contexts, memory, copies
@@ -9,12 +9,15 @@
  *     green.c   green contexts
  *
  * Settings, all from the environment (times in microseconds, numbers only):
- *     SOFTCUDA_GPU        file that stands for the machine's GPU; without it a process has one to itself
+ *     SOFTCUDA_DEVICES    how many GPUs the machine has (1; 4 at most); CUDA_VISIBLE_DEVICES is heeded
+ *     SOFTCUDA_GPU        file that stands for the machine's GPU; without it a process has one to itself. That of the
+ *                         second GPU is FILE.1, and so on
  *     SOFTCUDA_SLICE_US   time slice between processes (2000; 0: a kernel runs to completion)
  *     SOFTCUDA_SWITCH_US  lost when the GPU goes from one process to another (0)
  *     SOFTCUDA_MEMORY     bytes of device memory (1 GiB)
  *     SOFTCUDA_LOG        file for a line per operation: pid stream operation start_ns end_ns (on the GPU); the operation
- *                         is KERNEL@SMS on a part of the multiprocessors
+ *                         is KERNEL@SMS on a part of the multiprocessors, and has %DEVICE behind it on other GPUs
+ *                         than the first
  * and how it misbehaves:
  *     SOFTCUDA_LAUNCH_US  every launch takes so long
  *     SOFTCUDA_JITTER_US  random delays up to this in calls and before operations (SOFTCUDA_SEED)
@@ -33,17 +36,19 @@
 #define EXPORT __attribute__((visibility("default")))
 
 extern struct settings {
-    uint64_t slice_us, switch_us, memory, launch_us, jitter_us, seed, late_us, no_memops, no_green, green_us, version;
+    uint64_t slice_us, switch_us, memory, launch_us, jitter_us, seed, late_us, no_memops, no_green, green_us, version,
+        devices;
 } settings;
 
 /* ---- gpu.c ------------------------------------------------------------------------------- */
 
 uint64_t now_ns(void);
 void pause_ns(uint64_t ns);
-void gpu_open(void);
+/* Each of a GPU's thread. */
+void gpu_open(int device);
 void gpu_run(uint64_t ns);
 void gpu_leave(void);
-extern uint64_t gpu_began_ns; /* when the operation now being done came on the GPU */
+extern _Thread_local uint64_t gpu_began_ns; /* when the operation now being done came on the GPU */
 
 /* ---- engine.c ---------------------------------------------------------------------------- */
 
@@ -115,6 +120,7 @@ struct graph {
 struct ctx {
     struct ctx *next;
     struct stream *streams, *legacy;
+    int device; /* its place in the machine */
     CUresult error; /* sticky */
     bool destroyed;
     uint64_t seq, users;
@@ -124,14 +130,15 @@ struct ctx {
 struct memory {
     struct memory *next;
     CUcontext ctx;
+    int device;
     CUdeviceptr address;
     size_t size;
     enum { DEVICE, HOST_MEMORY, REGISTERED } kind;
     bool leaving; /* a stream will free it */
 };
 
-/* Multiprocessors of the device. */
-enum { SMS = 132 };
+/* Multiprocessors of a device; devices of a machine. */
+enum { SMS = 132, MOST_DEVICES = 4 };
 
 /* Device addresses have this bit set, so that a program that touches one itself dies of it. */
 #define DEVICE_BIT (1ull << 47)
@@ -145,8 +152,13 @@ extern _Thread_local char thread_mark; /* its address names the thread */
 /* Begin a call: on success the lock is held, and leave() ends the call. */
 CUresult enter(CUcontext *ctx);
 CUresult enter_stream(CUstream handle, struct stream **stream);
+/* The same for work that the current context must be the stream's for. */
+CUresult enter_own_stream(CUstream handle, struct stream **stream);
 CUresult leave(CUresult result);
 CUresult initialized(void);
+/* The driver's devices: those of the machine that CUDA_VISIBLE_DEVICES names, in its order. */
+extern int visible[MOST_DEVICES], visible_count;
+CUresult is_device(CUdevice device, const void *answer);
 struct ctx *current_ctx(void);
 void jitter(void);
 
@@ -163,7 +175,7 @@ void drop_event(struct event *e);
 void unlink_stream(struct stream *s);
 CUresult wait_event(struct event *e);
 
-extern unsigned waves; /* of the kernel now being done: so many times it takes what one of its blocks takes */
+extern _Thread_local unsigned waves; /* of the kernel now being done: so many times it takes what one of its blocks takes */
 CUresult cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice device);
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device);
 

@@ -1,18 +1,20 @@
-/* Streams of operations in order, and the threads that carry them out: one stands for this process's part
- * of the GPU, one calls the program's callbacks. */
+/* Streams of operations in order, and the threads that carry them out: one for each GPU stands for this process's
+ * part of that, one calls the program's callbacks. */
 #define _GNU_SOURCE
 #include "driver.h"
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <time.h>
 #include <unistd.h>
 
 /* How often to look at a value in memory that a stream waits for. */
 #define POLL_NS 20000
 
-struct settings settings = {.slice_us = 2000, .memory = 1ull << 30, .version = 13000, .seed = 1};
+struct settings settings = {.slice_us = 2000, .memory = 1ull << 30, .version = 13000, .seed = 1,
+                            .devices = 1};
 pthread_mutex_t big = PTHREAD_MUTEX_INITIALIZER;
 pthread_cond_t work, done = PTHREAD_COND_INITIALIZER;
 static pthread_cond_t host_work = PTHREAD_COND_INITIALIZER;
@@ -20,7 +22,7 @@ static struct op *host_op; /* the callback to call now */
 struct memory *memories;
 _Thread_local bool per_thread, in_callback;
 _Thread_local char thread_mark;
-static struct ctx *contexts[64]; /* those with streams, for the worker */
+static struct ctx *contexts[64]; /* those with streams, for the workers */
 static int context_count;
 static int log_file = -1;
 static bool started, forked;
@@ -35,7 +37,7 @@ static void read_settings(void) {
         {"SOFTCUDA_JITTER_US", &settings.jitter_us},   {"SOFTCUDA_SEED", &settings.seed},
         {"SOFTCUDA_LATE_US", &settings.late_us},       {"SOFTCUDA_NO_MEMOPS", &settings.no_memops},
         {"SOFTCUDA_VERSION", &settings.version},       {"SOFTCUDA_NO_GREEN", &settings.no_green},
-        {"SOFTCUDA_GREEN_US", &settings.green_us},
+        {"SOFTCUDA_GREEN_US", &settings.green_us},     {"SOFTCUDA_DEVICES", &settings.devices},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         const char *text = getenv(table[i].name);
@@ -44,11 +46,12 @@ static void read_settings(void) {
         *table[i].value = strtoull(text, &end, 10);
         if (*end) fprintf(stderr, "softcuda: %s=%s is no number\n", table[i].name, text), exit(2);
     }
+    if (settings.devices < 1 || settings.devices > MOST_DEVICES) fprintf(stderr, "softcuda: SOFTCUDA_DEVICES?\n"), exit(2);
     const char *log = getenv("SOFTCUDA_LOG");
     if (log && *log) log_file = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
 }
 
-__attribute__((constructor)) static void load(void) { read_settings(); }
+__attribute__((constructor(101))) static void load(void) { read_settings(); }
 
 void jitter(void) {
     if (!settings.jitter_us) return;
@@ -78,6 +81,24 @@ void forget_memory(struct memory *gone) {
     *link = gone->next;
     if (gone->kind != REGISTERED) free((void *)(uintptr_t)(gone->address & ~DEVICE_BIT));
     free(gone);
+}
+
+/* ---- devices ------------------------------------------------------------------------------- */
+
+int visible[MOST_DEVICES], visible_count;
+
+/* As NVIDIA's driver has it: numbers or identifiers, up to the first that names none. */
+__attribute__((constructor)) static void read_visible(void) {
+    const char *text = getenv("CUDA_VISIBLE_DEVICES"), uuid[] = "GPU-736f6674-7761-7265-2d63-7564612d303";
+    size_t length = sizeof uuid - 1;
+    if (!text)
+        while (visible_count < (int)settings.devices) visible[visible_count] = visible_count, visible_count++;
+    for (char *end; text && *text && visible_count < (int)settings.devices; text = *end == ',' ? end + 1 : "") {
+        long place = strtol(text, &end, 10);
+        if (!strncasecmp(text, uuid, length)) place = strtol(text + length, &end, 10);
+        if (end == text || place < 0 || place >= (long)settings.devices) return;
+        visible[visible_count++] = (int)place;
+    }
 }
 
 /* ---- what is ready ------------------------------------------------------------------------- */
@@ -124,10 +145,10 @@ static bool is_ready(const struct op *op, bool *look_again) {
     return ready;
 }
 
-static struct op *pick(bool *look_again) {
+static struct op *pick(int device, bool *look_again) {
     struct op *best = NULL;
     for (int i = 0; i < context_count; i++)
-        for (struct stream *s = contexts[i]->streams; s; s = s->next)
+        for (struct stream *s = contexts[i]->device == device ? contexts[i]->streams : NULL; s; s = s->next)
             if (s->head && is_ready(s->head, look_again))
                 if (!best || s->priority < best->stream->priority ||
                     (s->priority == best->stream->priority && s->head->seq < best->seq))
@@ -163,7 +184,7 @@ static void finish(struct op *op) {
     free(op);
     if (s->doomed && !s->head) unlink_stream(s);
     pthread_cond_broadcast(&done);
-    pthread_cond_signal(&work);
+    pthread_cond_broadcast(&work);
 }
 
 static void copy_rows(const struct op *op) {
@@ -171,7 +192,7 @@ static void copy_rows(const struct op *op) {
         memmove(op->copy.to + row * op->copy.to_pitch, op->copy.from + row * op->copy.from_pitch, op->copy.width);
 }
 
-unsigned waves;
+_Thread_local unsigned waves;
 
 /* On fewer multiprocessors a kernel takes longer: so many more waves of blocks as it has there than on all of them. */
 static unsigned waves_of(const struct op *op) {
@@ -203,14 +224,15 @@ static CUresult carry_out(struct op *op) {
     }
 }
 
-static void write_log(const struct op *op, uint64_t id, unsigned sms, uint64_t start) {
+static void write_log(const struct op *op, uint64_t id, unsigned sms, int device, uint64_t start) {
     static const char *names[] = {"kernel", "copy", "set", "release", "host", "record", "wait_event", "write", "wait"};
     if (log_file < 0) return;
     char line[160];
     const char *name = op->kind == KERNEL ? op->launch.kernel->name : names[op->kind];
-    char where[16] = "";
+    char where[16] = "", there[16] = "";
     if (sms) snprintf(where, sizeof where, "@%u", sms);
-    int n = snprintf(line, sizeof line, "%d %llu %s%s %llu %llu\n", getpid(), (unsigned long long)id, name, where,
+    if (device) snprintf(there, sizeof there, "%%%d", device);
+    int n = snprintf(line, sizeof line, "%d %llu %s%s%s %llu %llu\n", getpid(), (unsigned long long)id, name, where, there,
                      (unsigned long long)start, (unsigned long long)now_ns());
     if (write(log_file, line, (size_t)n) != n) close(log_file), log_file = -1;
 }
@@ -226,11 +248,12 @@ static void step(struct op *op) {
     if (!ctx->error) {
         uint64_t id = op->stream->id;
         unsigned sms = op->stream->sms;
+        int device = ctx->device;
         pthread_mutex_unlock(&big);
         jitter();
         uint64_t start = now_ns();
         CUresult error = carry_out(op);
-        write_log(op, id, sms, gpu_began_ns > start ? gpu_began_ns : start);
+        write_log(op, id, sms, device, gpu_began_ns > start ? gpu_began_ns : start);
         pthread_mutex_lock(&big);
         if (error && !ctx->error) ctx->error = error;
     }
@@ -238,14 +261,14 @@ static void step(struct op *op) {
     finish(op);
 }
 
-static void *device_thread(void *unused) {
-    (void)unused;
+static void *device_thread(void *place) {
+    int device = (int)(intptr_t)place;
     pthread_setname_np(pthread_self(), "softcuda-gpu");
-    gpu_open();
+    gpu_open(device);
     pthread_mutex_lock(&big);
     for (;;) {
         bool look_again = false;
-        struct op *op = pick(&look_again);
+        struct op *op = pick(device, &look_again);
         if (op) {
             step(op);
             continue;
@@ -278,7 +301,7 @@ static void *host_thread(void *unused) {
         pthread_mutex_unlock(&big);
         if (op->host.function) op->host.function(op->host.data);
         else op->host.callback(handle, status, op->host.data);
-        write_log(op, id, 0, start);
+        write_log(op, id, 0, handle->ctx->device, start);
         pthread_mutex_lock(&big);
         host_op = NULL;
         finish(op);
@@ -301,6 +324,7 @@ EXPORT CUresult cuInit(unsigned flags) {
     if (flags) return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&big);
     if (forked) return leave(CUDA_ERROR_NOT_INITIALIZED);
+    if (!visible_count) return leave(CUDA_ERROR_NO_DEVICE);
     if (!started) {
         pthread_condattr_t clock;
         pthread_t thread;
@@ -310,7 +334,7 @@ EXPORT CUresult cuInit(unsigned flags) {
         pthread_cond_init(&work, &clock);
         sigfillset(&all); /* signals are for the program's threads */
         pthread_sigmask(SIG_SETMASK, &all, &before);
-        pthread_create(&thread, NULL, device_thread, NULL);
+        for (intptr_t i = 0; i < (intptr_t)settings.devices; i++) pthread_create(&thread, NULL, device_thread, (void *)i);
         pthread_create(&thread, NULL, host_thread, NULL);
         pthread_sigmask(SIG_SETMASK, &before, NULL);
         pthread_atfork(NULL, NULL, in_child);
@@ -361,6 +385,12 @@ CUresult enter_stream(CUstream handle, struct stream **stream) {
     return (*stream)->ctx->error ? leave((*stream)->ctx->error) : CUDA_SUCCESS;
 }
 
+CUresult enter_own_stream(CUstream handle, struct stream **stream) {
+    CUresult error = enter_stream(handle, stream);
+    if (error) return error;
+    return (*stream)->ctx == current_ctx() ? CUDA_SUCCESS : leave(CUDA_ERROR_INVALID_HANDLE);
+}
+
 struct stream *new_stream(CUcontext ctx, unsigned flags, int priority) {
     struct stream *s = calloc(1, sizeof *s);
     *s = (struct stream){.next = ctx->streams, .ctx = ctx, .flags = flags, .priority = priority, .id = ++stream_ids};
@@ -393,7 +423,7 @@ CUresult submit(struct stream *s, const struct op *wanted) {
     if (s->tail) s->tail->next = op;
     else s->head = op;
     s->tail = op;
-    pthread_cond_signal(&work);
+    pthread_cond_broadcast(&work);
     return CUDA_SUCCESS;
 }
 

@@ -1,4 +1,4 @@
-/* The GPU that all processes share. Whoever runs on it holds a lock on one byte of a file; the next in
+/* A GPU that all processes share; this is one for each thread that plays one. Whoever runs on it holds a lock on one byte of a file; the next in
  * line holds another byte while it waits, so the GPU goes round and nobody who just gave it back takes it
  * again at once. The kernel drops the locks of the dead. */
 #define _GNU_SOURCE
@@ -15,10 +15,10 @@ enum { DEVICE_BYTE, QUEUE_BYTE };
 /* Shorter waits are spun: a sleep ends late by about this much. */
 #define SPIN_NS 60000ull
 
-static int file = -1;
-static bool held;
-static uint64_t slice_end;
-uint64_t gpu_began_ns;
+static _Thread_local int file = -1;
+static _Thread_local bool held;
+static _Thread_local uint64_t slice_end;
+_Thread_local uint64_t gpu_began_ns;
 
 uint64_t now_ns(void) {
     struct timespec t;
@@ -43,10 +43,12 @@ static int byte_lock(int command, short type, off_t byte) {
     return command == F_GETLK ? lock.l_type != F_UNLCK : result;
 }
 
-void gpu_open(void) {
-    const char *path = getenv("SOFTCUDA_GPU");
+void gpu_open(int device) {
+    const char *first = getenv("SOFTCUDA_GPU");
+    char path[4096];
     prctl(PR_SET_TIMERSLACK, 1);
-    if (!path || !*path) return;
+    if (!first || !*first) return;
+    snprintf(path, sizeof path, device ? "%s.%d" : "%s", first, device);
     file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (file < 0) fprintf(stderr, "softcuda: SOFTCUDA_GPU=%s cannot be opened\n", path), exit(2);
 }

@@ -1,4 +1,4 @@
-/* Green contexts: parts of the device's multiprocessors, in steps of eight. Their streams are streams of the primary
+/* Green contexts: parts of a device's multiprocessors, in steps of eight. Their streams are streams of the primary
  * context whose kernels have these multiprocessors only. */
 #include "driver.h"
 #include <stdlib.h>
@@ -9,13 +9,13 @@ enum { STEP = 8, SM_RESOURCE = 1, DEFAULT_STREAM = 1 };
 static struct green {
     struct green *next;
     CUcontext ctx;
+    CUdevice device;
     unsigned sms;
 } *greens;
 
 static CUresult is_there(CUdevice device, const void *answer) {
     if (initialized()) return initialized();
-    if (settings.no_green) return CUDA_ERROR_NOT_SUPPORTED;
-    return !answer ? CUDA_ERROR_INVALID_VALUE : device ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+    return settings.no_green ? CUDA_ERROR_NOT_SUPPORTED : is_device(device, answer);
 }
 
 EXPORT CUresult cuDeviceGetDevResource(CUdevice device, CUdevResource *resource, int type) {
@@ -57,7 +57,7 @@ EXPORT CUresult cuGreenCtxCreate(CUgreenCtx *made, CUdevResourceDesc described, 
     pause_ns(settings.green_us * 1000);
     pthread_mutex_lock(&big);
     struct green *green = malloc(sizeof *green);
-    *green = (struct green){greens, ctx, described->smCount};
+    *green = (struct green){greens, ctx, device, described->smCount};
     *made = greens = green;
     return leave(CUDA_SUCCESS);
 }
@@ -74,10 +74,11 @@ EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx green) {
     pthread_mutex_lock(&big);
     struct green **link = link_to(green);
     if (!*link) return leave(CUDA_ERROR_INVALID_CONTEXT);
+    CUdevice device = green->device;
     *link = green->next;
     free(green);
     leave(CUDA_SUCCESS);
-    return cuDevicePrimaryCtxRelease_v2(0);
+    return cuDevicePrimaryCtxRelease_v2(device);
 }
 
 EXPORT CUresult cuGreenCtxStreamCreate(CUstream *stream, CUgreenCtx green, unsigned flags, int priority) {

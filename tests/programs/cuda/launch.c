@@ -90,7 +90,7 @@ static bool read_line(struct module *m, const char *line) {
     char *bytes = calloc(1, size);
     int i = m->global_count++;
     strcpy(m->globals[i].name, name);
-    m->globals[i].memory = (struct memory){memories, NULL, (uintptr_t)bytes | DEVICE_BIT, size, DEVICE, false};
+    m->globals[i].memory = (struct memory){memories, NULL, 0, (uintptr_t)bytes | DEVICE_BIT, size, DEVICE, false};
     memories = &m->globals[i].memory;
     return true;
 }
@@ -281,7 +281,7 @@ static CUresult launch(CUfunction f, const unsigned dims[6], CUstream h, void **
     struct stream *s;
     struct op op;
     if (settings.launch_us) pause_ns(settings.launch_us * 1000);
-    CUresult error = enter_stream(h, &s);
+    CUresult error = enter_own_stream(h, &s);
     if (error) return error;
     if ((error = make_launch(&op, f, dims, params, extra))) return leave(error);
     return leave(submit(s, &op));

@@ -1,6 +1,7 @@
 /* How a test program reaches the driver, chosen by the environment:
  *     VIA         link (when built with -DLINKED), dlsym, proc (cuGetProcAddress) or proc2 (its second version)
  *     PER_THREAD  1: as compiled for the per-thread default stream
+ *     DEVICE      which device to use (0)
  *     VERSION     what to ask cuGetProcAddress for (12000; the table has the types of CUDA 12)
  * Each program calls through the table `cu`. */
 #pragma once
@@ -20,6 +21,8 @@
     F(GetExportTable, GetExportTable, (const void **, const CUuuid *)) \
     F(DeviceGetCount, DeviceGetCount, (int *)) \
     F(DeviceGetName, DeviceGetName, (char *, int, CUdevice)) \
+    F(DeviceGetUuid, DeviceGetUuid_v2, (CUuuid *, CUdevice)) \
+    F(DeviceGetPCIBusId, DeviceGetPCIBusId, (char *, int, CUdevice)) \
     F(DeviceTotalMem, DeviceTotalMem_v2, (size_t *, CUdevice)) \
     F(DevicePrimaryCtxGetState, DevicePrimaryCtxGetState, (CUdevice, unsigned *, int *)) \
     F(CtxCreate, CtxCreate_v3, (CUcontext *, void *, int, unsigned, CUdevice)) \
@@ -193,7 +196,7 @@ static inline void begin(void) {
     CUdevice device;
     reach();
     CK(cu.Init(0));
-    CK(cu.DeviceGet(&device, 0));
+    CK(cu.DeviceGet(&device, getenv("DEVICE") ? atoi(getenv("DEVICE")) : 0));
     CK(cu.DevicePrimaryCtxRetain(&context, device));
     CK(cu.CtxSetCurrent(context));
     CK(cu.ModuleLoadData(&module, image()));

@@ -265,7 +265,7 @@ static bool make_value(struct op *op, const CUmemOp *wanted) {
 
 static CUresult value(CUstream h, CUmemOp *ops, unsigned count) {
     struct stream *s;
-    CUresult error = enter_stream(h, &s);
+    CUresult error = enter_own_stream(h, &s);
     if (error) return error;
     if (settings.no_memops) return leave(CUDA_ERROR_NOT_SUPPORTED);
     struct op made[256];
@@ -473,7 +473,7 @@ PT(cuGraphInstantiateWithParams, _ptsz, (CUgraphExec *exec, CUgraph graph, CUins
 PT(cuGraphLaunch, _ptsz, (CUgraphExec exec, CUstream h), (exec, h)) {
     struct stream *s;
     if (settings.launch_us) pause_ns(settings.launch_us * 1000);
-    CUresult error = enter_stream(h, &s);
+    CUresult error = enter_own_stream(h, &s);
     if (error) return error;
     if (!known(exec, true)) return leave(CUDA_ERROR_INVALID_VALUE);
     for (const struct op *op = exec->head; op && !error; op = op->next) error = submit(s, op);
