@@ -474,7 +474,8 @@ static void check_devices(void) {
     CK(cu.DevicePrimaryCtxRetain(&other, 1));
     CUstream here = stream(CU_STREAM_NON_BLOCKING);
     CUevent done = event();
-    CK(spin(spin_us, NULL, memory, 50000, N, 1));
+    close_gate(NULL);
+    mix(NULL, 1);
     CK(cu.EventRecord(done, NULL));
     CK(cu.CtxSetCurrent(other));
     CK(cu.CtxGetDevice(&device));
@@ -496,6 +497,7 @@ static void check_devices(void) {
     IS(cu.StreamQuery(there), CUDA_ERROR_NOT_READY);
     CK(cu.CtxSetCurrent(context));
     IS(cu.StreamQuery(NULL), CUDA_ERROR_NOT_READY);
+    open_gate();
     CK(cu.StreamSynchronize(there));
     IS(cu.StreamQuery(NULL), CUDA_SUCCESS);
     CK(cu.DevicePrimaryCtxRelease(1));
