@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from headway.engine.profile import shipped_profile
 from headway.sim.cuda.clock import Clock
 from headway.sim.cuda.commands import Context, Row, Transfer
-from headway.sim.cuda.devices import DEVICES, Device
+from headway.sim.cuda.devices import Device
+from headway.sim.cuda.kinds import DEVICES
 
 US = 1000
 IDEAL = replace(
@@ -49,6 +50,7 @@ class Bench:
         per_sm: int = 1,
         stream: int = 0,
         gap_us: float = 0,
+        interleave: int = 0,
         label: str = "",
     ) -> None:
         """Kernels of a context, from some time on; `ended_us` tells when the last is done."""
@@ -64,6 +66,7 @@ class Bench:
             per_sm,
             gap_ns=int(gap_us * US),
             nominal_ns=block_ns * waves,
+            interleave=interleave,
         )
 
         def put() -> None:
@@ -132,7 +135,7 @@ def test_a_process_that_waits_at_a_closed_gate_does_not_keep_the_device() -> Non
 def test_a_kernel_takes_as_many_waves_as_its_share_makes_of_its_blocks(share: int) -> None:
     """CudaMon, Figure 3: a staircase."""
     bench = Bench("side-by-side")
-    bench.context("a", share=share)
+    bench.context("a", share=10 * share)
     bench.row("a", 100, blocks=1056, per_sm=4)
     assert bench.run() == {"a": 100 * ceil(1056 / (4 * share))}
 
@@ -147,8 +150,8 @@ def test_kernels_of_two_processes_alternate_where_each_fills_the_device() -> Non
 
 def test_shares_keep_two_processes_out_of_each_others_way() -> None:
     bench = Bench("side-by-side")
-    bench.context("a", share=50)
-    bench.context("b", share=50)
+    bench.context("a", share=500)
+    bench.context("b", share=500)
     bench.row("a", 100, blocks=100)
     bench.row("b", 100, blocks=100)
     assert bench.run() == {"a": 200, "b": 200}
@@ -159,7 +162,7 @@ def test_a_share_can_be_changed_while_its_process_runs() -> None:
     bench = Bench("side-by-side")
     context = bench.context("a")
     bench.row("a", 100, kernels=8)
-    bench.clock.at(150 * US, lambda: bench.device.set_share(context, 50))
+    bench.clock.at(150 * US, lambda: bench.device.set_share(context, 500))
     assert bench.run() == {"a": 200 + 6 * 200}
 
 
@@ -192,6 +195,44 @@ def test_one_group_at_a_time_runs_kernels_whole_and_in_the_order_they_came() -> 
     bench.row("b", 200, blocks=10, at_us=100)
     bench.row("c", 100, blocks=10, at_us=50)
     assert bench.run() == {"a": 300, "c": 400, "b": 600}
+
+
+# -- several blocks on a multiprocessor ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(("blocks", "took_us"), [(1, 100), (100, 100), (101, 110), (300, 120)])
+def test_each_further_block_on_a_multiprocessor_slows_those_that_are_there(
+    blocks: int, took_us: float
+) -> None:
+    bench = Bench("interleaved")
+    bench.row("a", 100, blocks=blocks, per_sm=16, interleave=100)
+    assert bench.run() == {"a": took_us}
+
+
+def test_two_kernels_slow_each_other_down_for_as_long_as_both_are_there() -> None:
+    """Each fills the device. a is over at 105.5 us, when b has done 55 of its 100."""
+    bench = Bench("interleaved")
+    bench.row("a", 100, per_sm=16, interleave=100)
+    bench.row("b", 100, per_sm=16, interleave=100, at_us=45)
+    done = bench.run()
+    assert done["a"] == pytest.approx(45 + 55 * 1.1, abs=0.01)
+    assert done["b"] == pytest.approx(45 + 60.5 + 45, abs=0.01)
+
+
+def test_blocks_go_to_the_emptiest_multiprocessors_and_stay_off_others_with_a_share() -> None:
+    """60 blocks are alone on 60 of 100: with 40 there is room for the other beside them."""
+    for share, high_us, low_us in ((1000, 110, 110), (400, 100, 110), (200, 100, 120)):
+        bench = Bench("interleaved")
+        bench.context("low", share=share)
+        bench.row("high", 100, blocks=60, per_sm=16, interleave=100)
+        bench.row("low", 100, blocks=60, per_sm=16, interleave=100)
+        assert bench.run() == {"high": high_us, "low": low_us}
+
+
+def test_a_multiprocessor_holds_so_many_blocks_and_the_others_wait() -> None:
+    bench = Bench("interleaved")
+    bench.row("a", 100, blocks=500, per_sm=2)
+    assert bench.run() == {"a": 300}
 
 
 # -- copies -------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -174,6 +175,52 @@ def test_who_dies_leaves_the_device_to_the_others() -> None:
     assert max(job.response_ns for job in late) < 2.06 * MS
 
 
+# -- shares without a gate ---------------------------------------------------------------------
+
+FILLS = '{ kernel = "1ms", blocks = 100 }'
+
+
+def shared(until: str = "1s", **manager: Any) -> Outcome:
+    """Two programs of 100 blocks each on 132 multiprocessors: the less important one may have 32,
+    or the other one waits for its blocks."""
+    high = cuda("high", FILLS, priority=9, deadline="1.2ms")
+    low = cuda("low", FILLS, priority=1)
+    return run(high, low, until=until, device={"kind": "side-by-side"}, manager=manager)
+
+
+def test_a_controller_moves_shares_by_misses_without_a_gate() -> None:
+    alone = shared(kind="none").jobs["high"]
+    managed = shared(kind="shares", controller="bisection").jobs["high"]
+    assert sum(job.missed for job in alone) > 0.4 * len(alone)
+    assert sum(job.missed for job in managed) < 0.02 * len(managed)
+    assert not any(job.missed for job in managed[-100:])
+
+
+def test_a_restart_takes_a_program_away_and_counts_no_jobs_meanwhile() -> None:
+    """Its jobs stop for as long as a restart takes, at each change of its share."""
+    outcome = shared(kind="shares", controller="aimd", restart="50ms", restarts="every")
+    begun = [job.begun_ns for job in outcome.jobs["low"]]
+    away = [after - before for before, after in pairwise(begun) if after - before > 50 * MS]
+    assert len(away) > 10
+    assert all(ns < 60 * MS for ns in away)
+    few = shared(kind="shares", controller="aimd", restart="50ms")
+    assert len(few.jobs["low"]) > 2 * len(outcome.jobs["low"])
+
+
+def test_a_program_that_dies_takes_its_share_with_it() -> None:
+    high, low = cuda("high", FILLS, priority=9, deadline="1.2ms"), cuda("low", FILLS, priority=1)
+    manager = {"kind": "shares", "controller": "bisection"}
+    outcome = run(
+        high,
+        low,
+        until="100ms",
+        manager=manager,
+        device={"kind": "side-by-side"},
+        event=[{"at": "50ms", "kill": "low"}],
+    )
+    assert not any(job.missed for job in outcome.jobs["high"] if job.begun_ns > 60 * MS)
+
+
 # -- what is refused ---------------------------------------------------------------------------
 
 GOOD = """
@@ -194,10 +241,15 @@ work = [
 @pytest.mark.parametrize(
     ("before", "after", "line", "words"),
     [
-        ('kind = "time-sliced"', 'kind = "mps"', 3, "one-group, side-by-side or time-sliced"),
+        (
+            'kind = "time-sliced"',
+            'kind = "mps"',
+            3,
+            "interleaved, one-group, side-by-side or time-sliced",
+        ),
         ('kind = "time-sliced"', "speed = 3", 3, "the unknown key 'speed'"),
         ('kind = "time-sliced"', 'profile = "h100"', 3, "h200 or the path of a profile"),
-        ('kind = "headway"', 'kind = "xsched"', 5, "headway or none"),
+        ('kind = "headway"', 'kind = "xsched"', 5, "headway, none or shares"),
         ('kind = "headway"', 'window = "0ms"', 5, "more than zero"),
         ('kind = "headway"', 'controller = "pid"', 5, "aimd, alone, bisection or slowdown"),
         ('name = "a"', 'name = "a"\nslowdown = 0.1', 8, 'a slowdown such as "10%"'),

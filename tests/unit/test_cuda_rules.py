@@ -14,7 +14,7 @@ from headway.trace.checker import Checker
 
 US, MS = 1000, 1_000_000
 WINDOW_US = 200
-KINDS = ("time-sliced", "side-by-side", "one-group")
+KINDS = ("time-sliced", "side-by-side", "interleaved", "one-group")
 
 
 def written(us: int) -> str:

@@ -8,16 +8,9 @@ from typing import Any, cast
 
 import pytest
 
+from headway.engine.actuation import BETWEEN_NS, RESTARTS, RESTARTS_NS
 from headway.live.devices.share_pages import SharePages
-from headway.live.devices.share_server import (
-    BETWEEN_NS,
-    MOST_OF_USER,
-    RESTARTS,
-    RESTARTS_NS,
-    Member,
-    ShareError,
-    ShareServer,
-)
+from headway.live.devices.share_server import MOST_OF_USER, Member, ShareError, ShareServer
 from headway.live.server.callers import Caller
 
 MS = 1_000_000

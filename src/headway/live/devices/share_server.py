@@ -7,11 +7,12 @@ Programs whose share takes a restart get fewer changes: a rise is told only if i
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+from headway.engine.actuation import WORTH_A_RESTART, Actuation
 from headway.engine.controllers import Controller, controllers
 from headway.engine.jobs import Job
 from headway.engine.model import MAX_LEVEL, Rank, make_rank
@@ -21,21 +22,6 @@ from headway.live.server.callers import Caller
 
 Words = dict[str, Any]
 DEFAULT_CONTROLLER = "slowdown"
-NS_PER_S = 1_000_000_000
-WORTH_A_RESTART = 100
-"""A rise of less, in thousandths, is not worth one: a program gives a tenth more in ten times as
-long at best."""
-RESTART_PART = 10
-"""A program runs at least so many times as long as its restart took before it is restarted for a
-rise: so restarts cost it a tenth of its time at most."""
-RESTARTS, RESTARTS_NS = 10, 60 * NS_PER_S
-"""More restarts within this time are refused, whatever they are for: a controller that is at odds
-with a program is not to wear it out."""
-BETWEEN_NS = NS_PER_S
-"""A program that was started so short a time ago is not restarted: it has hardly loaded what it
-needs, and has said nothing yet."""
-LOADS_NS = 60 * NS_PER_S
-"""A program that says words says the first within this time after a restart, or never again."""
 MOST, MOST_OF_USER = 1024, 128
 MOST_JOBS = 1000
 """Jobs in one message."""
@@ -48,41 +34,23 @@ class ShareError(ValueError):
 
 
 @dataclass(eq=False)
-class Member:
+class Member(Actuation):
     """One launched program."""
 
     name: str
     level: int
     shares: Range
     caller: Caller
-    restarts: bool
-    """Another share takes a restart of the program."""
-    told: int
-    """The share that its launcher was told last, in thousandths,"""
-    applied: int
-    """and the one that the program has."""
     jobs: int = 0
     misses: int = 0
     said_ns: int | None = None
     """When its last job ended."""
-    changed_ns: int = 0
-    took_ns: int = 0
-    """How long it took the last time until the program had another share."""
-    restarted: deque[int] = field(default_factory=lambda: deque(maxlen=RESTARTS))
-    loads: bool = False
-    """It was restarted, and has said nothing since."""
-    loaded_ns: int = 0
-    """When it did."""
     stuck: str = ""
     """Why it keeps the share that it has."""
 
     @property
     def rank(self) -> Rank:
         return make_rank(self.level)
-
-    @property
-    def is_pending(self) -> bool:
-        return self.told != self.applied
 
 
 class ShareServer:
@@ -200,8 +168,8 @@ class ShareServer:
             raise ShareError(
                 f"jobs: expected p for each in time and m for each missed, {MOST_JOBS} at most"
             )
-        if member.loads and words:
-            member.loads, member.loaded_ns = False, now_ns
+        if words:
+            member.speak(now_ns)
         for word in words:
             begun_ns = now_ns if member.said_ns is None else member.said_ns
             job = Job(member, member.jobs, begun_ns, now_ns, missed=word == "m")
@@ -214,14 +182,8 @@ class ShareServer:
                 self.controller.job_ended(job, GOAL)
 
     def _settled_ns(self, member: Member, now_ns: int) -> int:
-        """Since when the program has the share that it is to have: a job that began before says
-        nothing of that share."""
-        share = self.controller.share(member)
-        if member.is_pending or (share != member.told and self._is_worth(member, share)):
-            return now_ns + 1
-        # One that never says anything is taken to have loaded after a while.
-        loaded_ns = member.changed_ns + (LOADS_NS if member.jobs else BETWEEN_NS)
-        return min(now_ns + 1, loaded_ns) if member.loads else member.loaded_ns
+        share, most = self.controller.share(member), member.shares.most
+        return member.settled_ns(share, most, now_ns, speaks=bool(member.jobs))
 
     def _below(self, member: Member) -> list[Member]:
         return [other for other in self.members.values() if other.rank > member.rank]
@@ -230,11 +192,7 @@ class ShareServer:
         share = request.get("share")
         if type(share) is not int or not 0 < share <= WHOLE_PERMILLE:
             raise ShareError(f"share: found {share!r}, expected thousandths")
-        if share != member.applied:
-            member.took_ns = now_ns - member.changed_ns
-            member.changed_ns = now_ns
-            member.loads, member.loaded_ns = member.restarts, now_ns
-        member.applied = share
+        member.apply(share, now_ns)
         self._record("share_set", member, member.applied, at_ns=now_ns)
 
     def _stuck(self, member: Member, request: Words) -> None:
@@ -264,35 +222,11 @@ class ShareServer:
         """Tell launchers what is to change."""
         for member in self.members.values():
             share = self.controller.share(member)
-            if share == member.told or member.is_pending or not self._is_due(member, share, now_ns):
+            if not member.is_due(share, member.shares.most, now_ns):
                 continue
-            if member.restarts:
-                member.restarted.append(now_ns)
-            member.told, member.changed_ns = share, now_ns
+            member.tell(share, now_ns)
             words = {"event": "share", "task": member.name, "share": share}
             self._tell(member.caller, words)
-
-    def _is_due(self, member: Member, share: int, now_ns: int) -> bool:
-        if not member.restarts:
-            return True
-        return self._is_worth(member, share) and not self._is_held_back(member, share, now_ns)
-
-    def _is_worth(self, member: Member, share: int) -> bool:
-        """Whether the change is worth a restart."""
-        enough = share - member.told >= WORTH_A_RESTART
-        return share < member.told or enough or share == member.shares.most
-
-    def _is_held_back(self, member: Member, share: int, now_ns: int) -> bool:
-        """Whether a change that is worth a restart has to wait."""
-        if not member.restarts or not self._is_worth(member, share):
-            return False
-        often = len(member.restarted) == RESTARTS
-        if often and now_ns - member.restarted[0] < RESTARTS_NS:
-            return True
-        least_ns = BETWEEN_NS
-        if share > member.told:
-            least_ns = max(least_ns, RESTART_PART * member.took_ns)
-        return now_ns - member.changed_ns < least_ns
 
 
 def _controller(name: str) -> Controller:

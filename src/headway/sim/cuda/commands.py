@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from headway.sim.cuda.devices import Device
 
 Call = Callable[[], None]
-WHOLE = 100
-"""All multiprocessors, in percent."""
+WHOLE = 1000
+"""All multiprocessors, in thousandths."""
 
 
 @dataclass(eq=False, slots=True)
@@ -39,6 +39,8 @@ class Row:
     """Between the end of one and the begin of the next."""
     nominal_ns: int = 0
     """What each takes of the whole device: what its context's GPU time grows by."""
+    interleave: int = 0
+    """By how many thousandths a block takes longer for each other block on its multiprocessor."""
 
     def context_of(self) -> Context:
         """Whose kernels they are."""
@@ -75,8 +77,8 @@ class Context:
         self.name = name
         self.device = device
         self.share = share
-        """Percent of the multiprocessors that its kernels may occupy together; takes effect with
-        the next blocks. Only where programs run side by side."""
+        """Thousandths of the multiprocessors that its kernels may occupy together; takes effect
+        with the next blocks. Only where programs run side by side."""
         self.priority = priority
         """As CUDA_MPS_CLIENT_PRIORITY: blocks of clients with a smaller number go first."""
         self.open = True

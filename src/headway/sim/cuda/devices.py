@@ -1,9 +1,9 @@
 """Simulated devices: how the hardware shares a GPU among processes, of its own accord.
 
-Three kinds, by the name that scenario files use. `time-sliced` is a GPU as it comes: one process at
-a time, each for a time slice while others have work, and a switch in between. `side-by-side` is a
-GPU under MPS: blocks of all processes share the multiprocessors. `one-group` runs one kernel after
-the other, whole, in the order in which they could begin.
+By the names that scenario files use: `time-sliced` is a GPU as it comes: one process at a time,
+each for a time slice while others have work, and a switch in between. `side-by-side` is a GPU under
+MPS: blocks of all processes share the multiprocessors. `one-group` runs one kernel after the other,
+whole, in the order in which they could begin. A fourth kind is in `interleaving`.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class Device:
         """Copy from or to the host."""
         self._engines[transfer.to_device].put(transfer)
 
-    def set_share(self, context: Context, percent: int) -> None:
+    def set_share(self, context: Context, permille: int) -> None:
         """From the next blocks on, a context has this part of the multiprocessors at most."""
-        context.share = percent
+        context.share = permille
 
 
 class SideBySide(Device):
@@ -74,8 +74,8 @@ class SideBySide(Device):
     def done(self, row: Row) -> int:
         return self._all.done(row)
 
-    def set_share(self, context: Context, percent: int) -> None:
-        super().set_share(context, percent)
+    def set_share(self, context: Context, permille: int) -> None:
+        super().set_share(context, permille)
         self._all.refresh()
 
 
@@ -226,6 +226,3 @@ class CopyEngine:
             self._begin()
         if not transfer.left_ns:
             transfer.lane.done()
-
-
-DEVICES: dict[str, type[Device]] = {cls.kind: cls for cls in (OneGroup, SideBySide, TimeSliced)}

@@ -31,13 +31,18 @@ BEAT_NS = 100_000_000
 class Management:
     """How Headway is set up in a simulation."""
 
-    on: bool = True
-    """Whether there is Headway at all."""
+    kind: str = "headway"
+    """What there is of Headway: all of it; `shares`, which a controller moves without a gate; or
+    `none`."""
     window_ns: int = DEFAULT_WINDOW_NS
     split_ns: int = DEFAULT_SPLIT_NS
     hold_ns: int = 60_000_000
     slowdown: float = 0.1
     controller: str = Slowdown.name
+    restart_ns: int | None = None
+    """Another share takes a restart of so long. None: the next kernel has it."""
+    few_restarts: bool = True
+    """Restarts are as few as the daemon has; else every change is made, as in CudaMon."""
     tick_ns: int | None = None
     polls: bool = True
     """The daemon looks at pages all the time, rather than sleeping until it hears something."""

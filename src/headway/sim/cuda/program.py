@@ -122,6 +122,7 @@ class Program:
         """When its next job should begin, or the one that it does."""
         self.begun_ns: int | None = None
         """When the job began that it does."""
+        self._restart: tuple[int, Callable[[], None]] | None = None
 
     def start(self) -> None:
         """Have it begin when its first job is due."""
@@ -130,6 +131,10 @@ class Program:
     def kill(self) -> None:
         """The program dies here; what is on the GPU goes on."""
         self._steps = None
+
+    def restart(self, takes_ns: int, back: Callable[[], None]) -> None:
+        """Have it end with its job, and begin its next one when it is back, so much later."""
+        self._restart = takes_ns, back
 
     @property
     def is_overdue(self) -> bool:
@@ -185,10 +190,18 @@ class Program:
             now_ns = self._clock.now_ns
             self._heard(DoneJob(index, due_ns, begun_ns, now_ns, plan.deadline_ns))
             index, self.begun_ns = index + 1, None
+            if self._restart is not None:
+                yield from self._come_back()
             due_ns = self.due_ns = self._next_ns(due_ns)
             if plan.jobs is None or index < plan.jobs:
                 yield from self._pass(due_ns - self._clock.now_ns)
         yield from self._way.synchronise(None)
+
+    def _come_back(self) -> Steps:
+        assert self._restart is not None
+        (takes_ns, back), self._restart = self._restart, None
+        yield from self._pass(takes_ns)
+        back()
 
     def _next_ns(self, due_ns: int) -> int:
         """When the next job is due. Who is late is so by a period at most: jobs do not pile up."""
@@ -247,7 +260,8 @@ class Program:
         lane = self._context.lane(step.stream)
         block_ns = max(1, cost_ns // waves)
         gap_ns = self._profile.gap_ns
-        return Row(lane, count, block_ns, blocks, step.per_sm, pace_ns, gap_ns, cost_ns)
+        interleave = round(1000 * step.interleave)
+        return Row(lane, count, block_ns, blocks, step.per_sm, pace_ns, gap_ns, cost_ns, interleave)
 
     def _copy(self, number: int, step: Copying) -> Steps:
         """Send a copy: in parts, where no more than a window is to be on the GPU at once."""

@@ -15,11 +15,12 @@ from headway.engine.profile import (
 )
 from headway.engine.reading import BadInput, Table, one_of, shown
 from headway.engine.turns.windows import DEFAULT_SPLIT_NS, DEFAULT_WINDOW_NS
-from headway.sim.cuda.devices import DEVICES
+from headway.sim.cuda.kinds import DEVICES
 from headway.sim.cuda.manager import Management
 from headway.sim.cuda.run import DEFAULT_KIND, CudaDevice
 
-KINDS = ("headway", "none")
+KINDS = ("headway", "shares", "none")
+RESTARTS = ("few", "every")
 
 
 def read_cuda_device(device: Table | None, manager: Table | None, seed: int) -> CudaDevice:
@@ -66,11 +67,13 @@ def _read_management(table: Table | None) -> Management:
     default = Management()
     polls = table.boolean("polls", default.polls)
     management = Management(
-        on=table.choice("kind", KINDS, "headway") == "headway",
+        kind=table.choice("kind", KINDS, default.kind),
         window_ns=table.duration("window", DEFAULT_WINDOW_NS, least=1),
         split_ns=table.duration("split", DEFAULT_SPLIT_NS, least=1),
         hold_ns=table.duration("hold", default.hold_ns, least=1),
         controller=table.choice("controller", controllers(), default.controller),
+        restart_ns=table.duration("restart", least=1) if "restart" in table else None,
+        few_restarts=table.choice("restarts", RESTARTS, "few") == "few",
         slowdown=table.number("slowdown", default.slowdown, least=0.001, most=10),
         tick_ns=table.duration("tick", least=1) if "tick" in table else None,
         polls=polls,

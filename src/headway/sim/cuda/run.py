@@ -10,9 +10,11 @@ from headway.engine.model import Group, Task
 from headway.engine.profile import DeviceProfile, shipped_profile
 from headway.sim.cuda.clock import Clock
 from headway.sim.cuda.commands import Context
-from headway.sim.cuda.devices import DEVICES, Device
+from headway.sim.cuda.devices import Device
+from headway.sim.cuda.kinds import DEVICES
 from headway.sim.cuda.manager import Management, Manager, SimulatedClient
 from headway.sim.cuda.program import DoneJob, Program, Unmanaged, Way
+from headway.sim.cuda.sharing import ShareManager
 from headway.sim.cuda.work import CudaPlan
 from headway.trace.statistics import Statistics, TaskStatistics
 
@@ -90,8 +92,11 @@ class CudaRun:
         self.clock = Clock()
         self.device: Device = DEVICES[device.kind](self.clock, device.profile)
         self.manager: Manager | None = None
-        if device.management.on:
+        self.sharing: ShareManager | None = None
+        if device.management.kind == "headway":
             self.manager = Manager(self.clock, engine, device.profile, device.management)
+        elif device.management.kind == "shares":
+            self.sharing = ShareManager(self.clock, engine, device.management)
         self._statistics = statistics
         self.contexts: dict[Task, Context] = {}
         self.clients: dict[Task, SimulatedClient] = {}
@@ -112,11 +117,18 @@ class CudaRun:
             self.clock,
             context,
             way,
-            lambda job: self._statistics.job_done(task, job),
+            lambda job: self._job_done(task, job),
             lambda: self._gone(task),
         )
+        if self.sharing is not None:
+            self.sharing.add(task, context, program, plan)
         program.start()
         return program
+
+    def _job_done(self, task: Task, job: DoneJob) -> None:
+        self._statistics.job_done(task, job)
+        if self.sharing is not None:
+            self.sharing.job_done(task, job)
 
     def _plan(self, happening: Happening) -> None:
         self.clock.at(happening.at_ns, lambda: happening.do(self))
@@ -125,6 +137,8 @@ class CudaRun:
         self.contexts[task].end()
         if self.manager is not None:
             self.manager.remove(self.clients[task])
+        if self.sharing is not None:
+            self.sharing.remove(task)
 
     def kill(self, task: Task) -> None:
         """A program dies, whatever it is doing; what is on the GPU still runs."""
@@ -137,6 +151,8 @@ class CudaRun:
         """Change its priority or reserve."""
         if self.manager is not None:
             self.manager.change(self.clients[task], change)
+        elif self.sharing is not None:
+            change()
 
     def run(self, until_ns: int | None, progress: Callable[[int], bool] | None = None) -> bool:
         """Simulate up to and including `until_ns`, or until all programs have ended."""

@@ -41,6 +41,9 @@ class Kernels:
     """What the program computes before each."""
     spread: float = 0.0
     """Costs vary evenly by this part up and down, which no prediction knows."""
+    interleave: float = 0.0
+    """By which part a block takes longer for each other block on its multiprocessor, on a device
+    that has several there."""
     graph: bool = False
     """All of them are one launch, which is not divided."""
 
@@ -92,7 +95,7 @@ class CudaPlan:
     tells: bool = False
     """The program says itself what its jobs are (`headway.job()`)."""
     share: int = WHOLE
-    """Percent of the multiprocessors that its kernels may occupy, where programs run side by
+    """Thousandths of the multiprocessors that its kernels may occupy, where programs run side by
     side."""
     client_priority: int = 0
     """As CUDA_MPS_CLIENT_PRIORITY: the smaller goes first, there."""
@@ -125,7 +128,7 @@ def read_cuda(table: Table, seed: int) -> CudaPlan:
         jobs=table.integer("jobs", 1, least=1, most=10**9) if "jobs" in table else None,
         sync_every=table.integer("sync_every", 1, least=1, most=10**6),
         tells=table.boolean("tells", default=False),
-        share=table.integer("share", WHOLE, least=1, most=WHOLE),
+        share=10 * table.integer("share", 100, least=1, most=100),
         client_priority=table.integer("client_priority", 0, least=0, most=1),
         seed=table.integer("seed", seed),
     )
@@ -188,6 +191,7 @@ def _read_kernels(item: Table, kind: str) -> Kernels:
         _read_stream(item),
         item.duration("cpu", 0),
         item.number("spread", 0.0, least=0.0, most=0.99),
+        item.number("interleave", 0.0, least=0.0, most=1.0),
         graph=kind == "graph",
     )
 

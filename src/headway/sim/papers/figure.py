@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from headway.sim.papers.claims import Claim
 from headway.sim.papers.results import Results, Scenario
@@ -44,6 +45,33 @@ class Figure:
     """The scenarios by name, in the order in which they are shown."""
     claims: Callable[[Results], list[Claim]]
     plot: Callable[[Results], Plot]
+
+
+R = TypeVar("R")
+"""What one run came to, in the form that a paper's figures ask for."""
+
+
+@dataclass(frozen=True)
+class TableFigure(Generic[R]):
+    """A figure, or a table, with runs and numbers of its paper's own kind."""
+
+    id: str
+    title: str
+    shows: str
+    variants: Callable[[], dict[str, Scenario]]
+    claims: Callable[[Mapping[str, R]], list[Claim]]
+    plot: Callable[[Mapping[str, R]], Plot]
+    header: tuple[str, ...]
+    rows: Callable[[Mapping[str, R]], list[tuple[str, ...]]]
+
+
+@dataclass(frozen=True)
+class TableResult(Generic[R]):
+    """Such a figure that was run."""
+
+    figure: TableFigure[R]
+    results: Mapping[str, R]
+    claims: list[Claim]
 
 
 def bars(results: Results, groups: dict[str, str], series: dict[str, str], task: str) -> Plot:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,10 +12,14 @@ from headway.view.cli.groups import Group, print_help_if_bare
 from headway.view.errors import UserError
 
 if TYPE_CHECKING:
-    from headway.sim.gpusync.paper import GpuSyncFigure
+    from collections.abc import Iterator
+
     from headway.sim.papers import Figure, FigureResult
+    from headway.sim.papers.figure import TableFigure, TableResult
 
 DOES_NOT_HOLD = 1
+PAPERS = ("cudamon", "gpusync")
+"""All figures of these go by the paper's name."""
 VARIED = 3
 """How often chosen numbers are moved at random."""
 
@@ -29,20 +34,21 @@ def command(context: click.Context) -> None:
 @command.command(name="list")
 def list_figures() -> None:
     """List the figures."""
+    for name, figure in _known().items():
+        click.echo(f"{name:<19} {figure.title}")
+
+
+def _known() -> dict[str, Figure | TableFigure[Any]]:
+    """Every figure of every paper by its name."""
+    from headway.sim.cudamon import figures as cudamon_figures
     from headway.sim.gpusync.paper import figures as gpusync_figures
     from headway.sim.papers import figures
 
-    titles = {figure.id: figure.title for figure in figures().values()}
-    titles |= {figure.id: figure.title for figure in gpusync_figures().values()}
-    for name, title in titles.items():
-        click.echo(f"{name:<17} {title}")
+    return {**figures(), **gpusync_figures(), **cudamon_figures()}
 
 
-def _figure(name: str) -> Figure | GpuSyncFigure:
-    from headway.sim.gpusync.paper import figures as gpusync_figures
-    from headway.sim.papers import figures
-
-    known: dict[str, Figure | GpuSyncFigure] = {**figures(), **gpusync_figures()}
+def _figure(name: str) -> Figure | TableFigure[Any]:
+    known = _known()
     plain = re.sub(r"fig0*(\d)", r"fig\1", name)  # fig08 is fig8
     if plain not in known:
         raise UserError(f"papers: found {name!r}, expected one that `headway papers list` shows")
@@ -82,17 +88,18 @@ def run(
 ) -> int:
     """Run figures and state each claim: holds, or does not hold and why.
 
-    `all` runs all of TimeGraph and PIX/RIX, `gpusync` the ones of GPUSync, which take minutes.
+    `all` runs all of TimeGraph and PIX/RIX, `cudamon` those of CudaMon, `gpusync` the ones of
+    GPUSync, which take minutes.
     """
     from headway.sim.papers import SEEDS, Figure, as_dict, figures, plot_data, run_figure
-    from headway.view.gpusync_papers import run_gpusync_figures
+    from headway.view.paper_tables import show_results
 
     fraction = None if vary is None else _fraction(vary)
     if names == ("all",):
-        chosen: list[Figure | GpuSyncFigure] = [*figures().values()]
+        chosen: list[Figure | TableFigure[Any]] = [*figures().values()]
     else:
         chosen = [
-            f for name in names for f in (_gpusync() if name == "gpusync" else [_figure(name)])
+            f for name in names for f in (_paper(name) if name in PAPERS else [_figure(name)])
         ]
     if plot is not None:
         from headway.view.plots import check_format
@@ -102,7 +109,7 @@ def run(
             raise UserError("--plot draws one figure: expected one name, found several")
     results, moved = [], [0] * VARIED
     slow = [figure for figure in chosen if not isinstance(figure, Figure)]
-    failed = run_gpusync_figures(slow, as_json=as_json, plot=plot)
+    failed = show_results(_run_tables(slow), as_json=as_json, plot=plot)
     for figure in chosen:
         if not isinstance(figure, Figure):
             continue
@@ -155,10 +162,24 @@ def _print_score(results: list[FigureResult], vary: str | None, moved: list[int]
         click.echo(f"With those moved by up to {vary} at random, {VARIED} times: {counts} hold.")
 
 
-def _gpusync() -> list[GpuSyncFigure]:
-    from headway.sim.gpusync.paper import figures as gpusync_figures
+def _paper(name: str) -> list[Figure | TableFigure[Any]]:
+    """All figures of a paper."""
+    return [figure for place, figure in _known().items() if place.startswith(f"{name}/")]
 
-    return [*gpusync_figures().values()]
+
+def _run_tables(chosen: list[TableFigure[Any]]) -> Iterator[TableResult[Any]]:
+    """Run figures with tables of their own; what several of a paper share is simulated once."""
+    from headway.sim import cudamon
+    from headway.sim.gpusync import paper as gpusync
+    from headway.view.paper_tables import tell
+
+    runs: dict[str, Any] = {}
+    for figure in chosen:
+        paper = figure.id.partition("/")[0]
+        if paper not in runs:
+            workers = os.cpu_count() or 1
+            runs[paper] = cudamon.Runs() if paper == "cudamon" else gpusync.Runs(workers=workers)
+        yield runs[paper].run(figure, tell)
 
 
 def _print(result: FigureResult) -> None:

@@ -2,43 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 
 from headway.sim.gpusync.paper import synthetic, vision
-from headway.sim.gpusync.paper.workloads import Scenario
 from headway.sim.gpusync.results import GpuSyncResult
 from headway.sim.gpusync.run import run_plan
 from headway.sim.gpusync.scenario import read_gpusync
-from headway.sim.papers.claims import Claim
-from headway.sim.papers.figure import Plot
+from headway.sim.papers.figure import TableFigure, TableResult
 
-Results = Mapping[str, GpuSyncResult]
 Told = Callable[[str, str], None]
 """Called with the figure and the variant that begins."""
 
 
-@dataclass(frozen=True, slots=True)
-class GpuSyncFigure:
-    """One figure, or the table."""
-
-    id: str
-    title: str
-    shows: str
-    variants: Callable[[], dict[str, Scenario]]
-    claims: Callable[[Results], list[Claim]]
-    plot: Callable[[Results], Plot]
-    header: tuple[str, ...]
-    rows: Callable[[Results], list[tuple[str, ...]]]
-
-
-@dataclass(frozen=True, slots=True)
-class FigureResult:
-    """A figure that was run."""
-
-    figure: GpuSyncFigure
-    results: Results
-    claims: list[Claim]
+GpuSyncFigure = TableFigure[GpuSyncResult]
+FigureResult = TableResult[GpuSyncResult]
 
 
 def figures() -> dict[str, GpuSyncFigure]:

@@ -1,26 +1,31 @@
-"""GPUSync's figures as tables, claims, JSON and pictures."""
+"""Figures with tables of their own, GPUSync's and CudaMon's, as text, JSON and pictures."""
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import asdict
+from typing import Any
 
 import click
 import msgspec
 
-from headway.sim.gpusync.paper import FigureResult, GpuSyncFigure, Runs
+from headway.sim.papers.figure import TableFigure, TableResult
 from headway.view.results import print_claims
 from headway.view.tables import new_console, new_table
 
 
-def run_gpusync_figures(chosen: Sequence[GpuSyncFigure], *, as_json: bool, plot: str | None) -> int:
-    """Run figures and show them; how many claims do not hold."""
-    runs = Runs(workers=os.cpu_count() or 1)
+def tell(figure: str, variant: str) -> None:
+    """Say what is simulated now, on a terminal."""
+    if sys.stderr.isatty():
+        click.echo(f"{figure}: {variant} ...", err=True)
+
+
+def show_results(results: Iterable[TableResult[Any]], *, as_json: bool, plot: str | None) -> int:
+    """Show figures as they come; how many claims do not hold."""
     failed = 0
-    for figure in chosen:
-        result = runs.run(figure, _tell)
+    for result in results:
+        figure = result.figure
         failed += sum(not claim.holds for claim in result.claims)
         if as_json:
             click.echo(msgspec.json.encode(_as_dict(result)))
@@ -29,18 +34,12 @@ def run_gpusync_figures(chosen: Sequence[GpuSyncFigure], *, as_json: bool, plot:
         if plot is not None:
             from headway.view.plots import plot_figure
 
-            title = f"{figure.id}: {figure.title}"
-            plot_figure(plot, title, figure.plot(result.results))
+            plot_figure(plot, f"{figure.id}: {figure.title}", figure.plot(result.results))
     return failed
 
 
-def _tell(figure: str, variant: str) -> None:
-    if sys.stderr.isatty():
-        click.echo(f"{figure}: {variant} ...", err=True)
-
-
-def _as_dict(result: FigureResult) -> dict[str, object]:
-    figure = result.figure
+def _as_dict(result: TableResult[Any]) -> dict[str, object]:
+    figure: TableFigure[Any] = result.figure
     return {
         "figure": figure.id,
         "title": figure.title,
@@ -52,7 +51,7 @@ def _as_dict(result: FigureResult) -> dict[str, object]:
     }
 
 
-def _print(result: FigureResult) -> None:
+def _print(result: TableResult[Any]) -> None:
     console = new_console()
     figure = result.figure
     console.print(figure.id, style="bold", end="")
