@@ -106,6 +106,14 @@ def test_a_job_with_synchronisations_inside_keeps_its_turn() -> None:
     assert max(job.response_ns for job in learned) < worst_ms(alone, "high") * MS + 0.6 * MS
 
 
+def test_between_the_first_jobs_that_anybody_sees_the_gpu_is_for_others_too() -> None:
+    """A short job that waits twice for the GPU, every 2.4 ms. What its pauses mean is learned while
+    it has its turn and asks for nothing: it takes a handful of jobs."""
+    part = '{ kernel = "100us" }, { sync = "all" }'
+    high = cuda("high", f"{part}, {part}", priority=9, period="2400us")
+    assert share(run(high, LOW, until="60ms"), "low") > 0.5
+
+
 def test_a_copy_leaves_the_multiprocessors_to_others() -> None:
     copies = cuda("copies", '{ copy = "16MiB", to = "host" }', priority=1)
     kernels = cuda("kernels", '{ kernel = "1ms" }', priority=1)

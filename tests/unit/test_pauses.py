@@ -138,6 +138,20 @@ def test_a_program_that_changes_is_learned_anew() -> None:
     assert 8 * MS < split.rest_ns <= LONGEST_INNER_NS
 
 
+def test_rests_that_become_a_little_shorter_are_rests_still() -> None:
+    """As those of regular jobs do once others are let in between and the jobs take longer."""
+    before_ns, after_ns = 2.2 * MS, 1.9 * MS
+    assert bin_of(int(before_ns)) != bin_of(int(after_ns))
+    pauses = of(*(2 * US, before_ns) * 40)
+    for _ in range(60):
+        pauses.add(2 * US)
+        pauses.add(int(after_ns))
+        split = pauses.split()
+        assert split is not None
+        assert 2 * US < split.rest_ns < after_ns
+        assert kept_ns(pauses) < 10 * US
+
+
 def test_how_often_jobs_come_decides_between_two_valleys() -> None:
     """Pauses of 0.1 ms in a batch, 4 ms between batches, 200 ms between requests of four."""
     pauses = Pauses()

@@ -489,6 +489,10 @@ class Arbiter:
         self._early_gate.look(now_ns)
         self.online.settle(now_ns)
         if self.engine.any_ready:
+            for client in [c for c in self.online.clients if c.turns and c.goes_on]:
+                review_ns = client.lease.review_ns
+                if review_ns is not None and now_ns >= review_ns:
+                    self.look_at_jobs(client, now_ns)  # it says nothing while it keeps its turn
             for client in list(self.online.clients):
                 account = client.account
                 if account.bound_ns is not None and now_ns >= account.bound_ns:

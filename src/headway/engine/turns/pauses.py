@@ -50,14 +50,20 @@ def begins_ns(number: int) -> int:
     return (2 + half) << FIRST_OCTAVE + octave - 1
 
 
+def _middle_of(low: int, high: int) -> int:
+    """The bin in the middle of the valley between these two."""
+    return (low + 1 + high) // 2
+
+
 @dataclass(frozen=True, slots=True)
 class Split:
     """What tells inner pauses from rests."""
 
     first: int
-    """The first bin of rests."""
+    """The first bin of rests: the one in the middle of the valley, for pauses become shorter and
+    longer with what others do to the jobs between them."""
     rest_ns: int
-    """Rests are longer than this, which is in the middle of the valley."""
+    """Rests are longer than this: where that bin begins."""
 
 
 class Pauses:
@@ -118,7 +124,7 @@ class Pauses:
         for count in self.counts:
             below.append(below[-1] + count)
         filled = [number for number, count in enumerate(self.counts) if count]
-        best: tuple[float, int, int] | None = None
+        best: tuple[float, int] | None = None
         for low in filled:
             if begins_ns(low) >= LONGEST_INNER_NS:
                 break
@@ -130,14 +136,15 @@ class Pauses:
                 strays = (below[high] - inner) / width
                 heap = min(left, max(self.counts[high:]))
                 flat = max(self.counts[low + 1 : high]) <= heap / 2
-                if flat and strays <= STRAY * heap and not self._is_overdue(high):
+                first = _middle_of(low, high)
+                if flat and strays <= STRAY * heap and not self._is_overdue(first):
                     worth = self._worth(width * (1 - strays / heap), rests, period_ns)
                     if best is None or worth > best[0]:
-                        best = worth, low, high
+                        best = worth, first
         if best is None:
             return None
-        _, low, high = best
-        return Split(high, min(begins_ns((low + 1 + high) // 2), LONGEST_INNER_NS))
+        first = min(best[1], bin_of(LONGEST_INNER_NS))
+        return Split(first, begins_ns(first))
 
     def _worth(self, width: float, rests: float, period_ns: int | None) -> float:
         if period_ns is None or not self._span_ns:
