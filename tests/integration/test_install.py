@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import re
@@ -11,10 +12,12 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.integration.daemon_client import ROOT
+from tests.integration.daemon_client import ROOT, wait_until
+from tests.integration.gl import LIBRARIES, PROGRAMS, compile_program, xvfb
 
 pytestmark = pytest.mark.live
 NOBODY = 65534
@@ -78,11 +81,7 @@ class Stranger:
     def run(self, *command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
             ["headway", *command],
-            env=self.env,
-            cwd=self.folder,
-            user=self.uid,
-            group=None if self.uid is None else pwd.getpwuid(NOBODY).pw_gid,
-            extra_groups=None if self.uid is None else [],
+            **self.identity(),
             capture_output=True,
             text=True,
             check=False,
@@ -90,6 +89,19 @@ class Stranger:
         )
         assert done.returncode == 0 or not check, done.stderr
         return done
+
+    def start(self, *command: str | Path) -> subprocess.Popen[bytes]:
+        out = subprocess.DEVNULL
+        return subprocess.Popen(command, **self.identity(), stdout=out, stderr=out)
+
+    def identity(self) -> dict[str, Any]:
+        return {
+            "env": self.env,
+            "cwd": self.folder,
+            "user": self.uid,
+            "group": None if self.uid is None else pwd.getpwuid(NOBODY).pw_gid,
+            "extra_groups": None if self.uid is None else [],
+        }
 
 
 def test_the_wheel_is_for_any_linux_with_glibc_2_28(wheel: Path) -> None:
@@ -107,6 +119,63 @@ def test_a_stranger_protects_a_program(stranger: Stranger) -> None:
     assert "libheadway.so" in maps  # though the path has a space
     inside = stranger.run("run", "--require", "--", "headway", "status", "--json")
     assert '"channels"' in inside.stdout  # the daemon lives as long as the program
+
+
+def frames_in(stranger: Stranger, trace: str) -> int:
+    """Of es2gears, as the page says, in as long as every trace here takes."""
+    stranger.run("trace", "-o", trace, "--for", "3s")
+    assert ": fine, " in stranger.run("check", trace).stdout
+    page = trace.replace(".pftrace", ".html")
+    assert f"{page}: 2 tasks" in stranger.run("report", trace).stdout
+    (data,) = re.findall(r'id="data">(.*?)</script>', (stranger.folder / page).read_text())
+    tasks = {task["name"].split(".")[0]: task for task in json.loads(data)["tasks"]}
+    return sum(tasks["es2gears_x11"]["frames"][1::2])
+
+
+def test_five_minutes_of_a_new_user(stranger: Stranger) -> None:
+    """Two programs that draw as fast as they can, on a software GPU: which goes first is seen in
+    top, in a trace and in its page, and is the other way round a moment later."""
+    bomb = stranger.folder / "bomb"
+    compile_program(PROGRAMS / "bomb.c", bomb, *LIBRARIES["bomb"])
+    bomb.chmod(0o755)
+    with xvfb("-ac") as display:
+        stranger.env["DISPLAY"] = display
+        run = ("headway", "run", "--software-gpu", "--require", "--priority")
+        programs = [
+            stranger.start(*run, "1", "--", bomb, "120"),
+            stranger.start(*run, "9", "--", "es2gears_x11"),
+        ]
+        try:
+            wait_until(
+                lambda: (
+                    {"bomb", "es2gears_x11"}
+                    <= {*stranger.run("top", "--once", check=False).stdout.split()}
+                ),
+                "both programs in top",
+            )
+            assert "priority 9" in stranger.run("explain", "es2gears_x11").stdout
+            first = frames_in(stranger, "first.pftrace")
+            stranger.run("set", "bomb", "--priority", "20")
+            last = frames_in(stranger, "last.pftrace")
+        finally:
+            for program in programs:
+                program.terminate()
+                program.wait()
+    assert first > 2 * last
+
+
+def test_what_is_read_and_what_is_operated_comes_with_the_wheel(stranger: Stranger) -> None:
+    found = subprocess.run(
+        ["man", "-w", "headway", "headway-run"],
+        env=stranger.env,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert all("a venv/share/man" in line for line in found.stdout.splitlines())
+    for name in ("headway.service", "headway-user.service", "grafana.json"):
+        there = (ROOT / "packaging" / name).read_text()
+        assert stranger.run("examples", f"operate/{name}").stdout == there
 
 
 def test_examples_come_with_the_wheel(stranger: Stranger) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
+import sys
 import sysconfig
 from pathlib import Path
 
@@ -22,6 +25,8 @@ def folder() -> Path:
 
 def about(path: Path) -> str:
     """The first sentence of a file."""
+    if path.suffix == ".json":
+        return str(json.loads(path.read_text()).get("description", ""))
     for line in path.read_text().splitlines():
         text = line.strip("#\"' ")
         if text and not line.startswith("#!"):
@@ -29,11 +34,23 @@ def about(path: Path) -> str:
     return ""
 
 
+def shortened(line: str) -> str:
+    """As wide as the terminal, if there is one."""
+    width = shutil.get_terminal_size().columns
+    if len(line) <= width or not (sys.stdout.isatty() or "COLUMNS" in os.environ):
+        return line.rstrip()
+    return line[: width - 3].rstrip() + "..."
+
+
 @click.command(name="examples")
 @click.argument("name", required=False)
 @click.option("--copy", "target", metavar="FOLDER", help="Copy all of them there.")
 def command(name: str | None, target: str | None) -> None:
-    """List example scenarios, specs, policies and programs; with NAME, print one."""
+    """List examples; with NAME, print one.
+
+    Scenarios, specs, policies and programs; what operates a daemon is in operate/: systemd units
+    and a dashboard for Grafana.
+    """
     home = folder()
     files = sorted(p for p in home.rglob("*") if p.is_file() and "__pycache__" not in p.parts)
     names = {str(path.relative_to(home)): path for path in files}
@@ -50,7 +67,7 @@ def command(name: str | None, target: str | None) -> None:
     elif name is None:
         wide = max(map(len, names))
         for key, path in names.items():
-            click.echo(f"{key:<{wide}}  {about(path)}")
+            click.echo(shortened(f"{key:<{wide}}  {about(path)}"))
     elif name in names:
         click.echo(names[name].read_text(), nl=False)
     else:
