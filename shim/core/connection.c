@@ -40,8 +40,8 @@ bool hw_connection_init(void) {
     if (!path || strlen(path) >= sizeof socket_path) return false;
     strcpy(socket_path, path);
     if (run && strlen(run) < sizeof token) strcpy(token, run);
-    enabled = has_the_daemons_clock();
-    if (!enabled) hw_warn("it runs unmanaged: the daemon is in another time namespace, with another clock");
+    enabled = has_the_daemons_clock() && !getenv("HEADWAY_UNITS");
+    if (!has_the_daemons_clock()) hw_warn("it runs unmanaged: the daemon is in another time namespace, with another clock");
     return enabled;
 }
 
@@ -165,7 +165,7 @@ bool hw_say(struct hw_channel *c, const struct hw_message *m) {
 }
 
 /* Whoever listens must be of this user, or root, as `live/wire/paths.py` has it. */
-static bool is_trusted(int fd) {
+bool hw_is_trusted(int fd) {
     struct ucred peer;
     socklen_t size = sizeof peer;
     return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) && (peer.uid == geteuid() || peer.uid == 0);
@@ -181,7 +181,7 @@ bool hw_connected(struct hw_channel *c) {
     int fd = open_socket();
     c->socket = fd < 0 ? 0 : socket_of(fd);
     hw_store(&c->fd, fd);
-    bool there = fd >= 0 && !connect(fd, (struct sockaddr *)&address, sizeof address) && is_trusted(fd);
+    bool there = fd >= 0 && !connect(fd, (struct sockaddr *)&address, sizeof address) && hw_is_trusted(fd);
     if (there && greet(c) && (!c->turns || hw_say(c, &turns))) {
         say("headway: this program's GPU work is managed\n");
         return true;

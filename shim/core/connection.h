@@ -17,5 +17,7 @@ bool hw_is_ours(const struct hw_channel *channel);
 /* False: the connection is over. */
 bool hw_say(struct hw_channel *channel, const struct hw_message *message);
 bool hw_wait_readable(int fd, int timeout_ms);
+/* Whether who listens is of this user, or root. */
+bool hw_is_trusted(int fd);
 
 #endif

@@ -9,9 +9,11 @@
 #include "own.h"
 #include "survey.h"
 #include "turn.h"
+#include "units.h"
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 typedef int CUresult;
 typedef void *CUstream;
@@ -276,6 +278,11 @@ static const struct hw_lane_api api = {
 /* ---- signatures ----------------------------------------------------------------------------------- */
 
 /* On fewer multiprocessors it takes longer. */
+/* Which work a signature was made of last: the way of a copy or set, or a kernel. Units go by that. */
+#define KERNEL 'k'
+static _Thread_local char way_of_work;
+#define bytes(way, size) (way_of_work = (way), (bytes)(way, size))
+
 static inline uint64_t kernel(const void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                        unsigned bz, unsigned shared) {
     uint64_t hash = hw_mix(HW_SEED ^ hw_turn_told(), (uintptr_t)f);
@@ -306,12 +313,27 @@ static inline uint64_t kernel(const void *f, unsigned gx, unsigned gy, unsigned 
 /* Work on its way to a stream. */
 static enum hw_pass before(void *lane, uint64_t signature) {
     if (hw_turn_inside() || is_recorded(stream_of(lane))) return HW_FREE;
+    if (hw_load(&hw_units)) return hw_unit_take(way_of_work) ? HW_OWNING : HW_FREE;
     return hw_turn_pass(&api, lane, signature);
+}
+
+/* Wait until a stream has done everything, but not for ever: its work may wait for what comes later. */
+#define DONE_NS 2000000000ull
+static bool is_done(void *lane) {
+    uint64_t end = hw_now() + DONE_NS;
+    struct timespec pause = {.tv_nsec = 20000};
+    HW_OWN;
+    while (!lane_done(lane)) {
+        if (hw_now() > end) return false;
+        nanosleep(&pause, NULL);
+    }
+    return true;
 }
 
 /* It went, or not: then no turn is kept for it. */
 static void after(void *lane, uint64_t signature, enum hw_pass pass, CUresult result) {
     if (pass == HW_FREE) return;
+    if (pass == HW_OWNING) return hw_unit_give(!is_done(lane));
     if (pass >= HW_GATED) hw_turn_arrived();
     if (result != SUCCESS) hw_turn_failed();
     else if (pass == HW_WATCHED || pass == HW_ENDING) hw_turn_passed(&api, lane, signature, pass);
@@ -378,6 +400,7 @@ static size_t part_of(void *lane, char kind, size_t size, size_t unit, uint64_t 
 #define SLOWLY(name, slow, per_thread, params, args, stream, signature, CALL) \
     __attribute__((cold, noinline)) static CUresult slow params { \
         void *lane = lane_of(stream, per_thread); \
+        way_of_work = KERNEL; \
         uint64_t hash = signature; \
         enum hw_pass pass = before(lane, hash); \
         CALL(name, args) \

@@ -3,6 +3,7 @@
 #include "costs.h"
 #include "loader.h"
 #include "turn.h"
+#include "units.h"
 #include <stdbool.h>
 
 #define MIB ((size_t)1 << 20)
@@ -32,6 +33,7 @@ size_t hw_part_of(char kind, size_t size, uint64_t to, uint64_t from) {
     static hw_u32 next;
     uint64_t window = size > MIB ? hw_turn_window() : 0;
     size_t part = MIB;
+    if (hw_unit_chunk()) return size > hw_unit_chunk() && is_sound(to, from, size) ? hw_unit_chunk() : 0;
     if (!window || !is_sound(to, from, size)) return 0;
     uint64_t ns = hw_cost_known(bytes(kind, MIB), &next);
     while (ns && part < size && ns * (2 * part / MIB) <= window) part *= 2;

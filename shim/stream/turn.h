@@ -39,6 +39,7 @@ enum hw_pass {
     HW_WATCHED, /* the same, with a window: it is to be told when it has gone */
     HW_GATED,   /* it waits on the GPU itself */
     HW_ENDING,  /* the same, and nothing is to go with it: it is to be told when it has gone */
+    HW_OWNING,  /* it owns a unit (cuda/units.h) until it is done */
 };
 
 /* What work under a lease looks at on its way is in as few cache lines and pages as can be. A framework uses all of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -35,7 +36,17 @@ class Server:
 
     def __init__(self, system: LockSystem) -> None:
         self.now_ns = 0
-        self.locks = LockServer(system, lambda caller, words: caller.told.append(words))  # type: ignore[attr-defined]
+        self.processes: dict[int, Callable[[], None]] = {}
+        """What is done at the end of each process that something lasts as long as."""
+        self.locks = LockServer(
+            system,
+            lambda caller, words: caller.told.append(words),  # type: ignore[attr-defined]
+            self.outlive,
+        )
+
+    def outlive(self, pid: int, then: Callable[[], None]) -> Callable[[], None]:
+        self.processes[pid] = then
+        return lambda: self.processes.pop(pid, None) and None
 
     def ask(self, program: Program, act: str, **more: Any) -> dict[str, Any]:
         request = {"do": "lock", "act": act, **more}
@@ -229,6 +240,99 @@ def test_many_names_push_out_those_of_their_own_user_and_none_in_use(
     server.ask(holder, "release")
     assert server.ask(quiet, "token", name="quiet")["home"] == 0
     assert server.ask(holder, "token", name="held")["home"] == 0
+
+
+# -- places of programs ----------------------------------------------------------------------
+
+
+def test_a_kept_token_lasts_as_long_as_the_process_and_units_come_by_another_connection() -> None:
+    server = Server(machine())
+    launcher, shim, other = Program(7), Program(8), Program(9)
+    server.ask(launcher, "token", name="program")
+    key = server.ask(launcher, "keep")["place"]
+    server.dies(launcher)
+    assert holders(server) == ["program.7"]
+    assert server.locks.busy
+    assert server.ask(shim, "attach", place=key) == {"device": 0, "chunk": 2 << 20}
+    server.ask(shim, "unit", unit="compute")
+    assert server.look()["units"] == {"ee of device 0": "program.7"}
+    with pytest.raises(LockError, match="another process"):
+        server.ask(other, "attach", place=key)
+    server.dies(shim)
+    assert server.look()["units"] == {}
+    assert holders(server) == ["program.7"]
+    server.ask(other, "attach", place=key)
+    server.ask(other, "unit", unit="h2d")
+    server.processes[7]()
+    assert server.look()["queues"] == [[]]
+    assert server.look()["units"] == {}
+    assert not server.locks.busy
+    with pytest.raises(LockError, match="without a token"):
+        server.ask(other, "unit", unit="h2d")
+
+
+def test_a_process_that_became_another_program_has_lost_what_the_first_one_owned() -> None:
+    server = Server(machine())
+    launcher, first, second = Program(7), Program(7), Program(7)
+    server.ask(launcher, "token")
+    key = server.ask(launcher, "keep")["place"]
+    server.ask(first, "attach", place=key)
+    server.ask(first, "unit", unit="compute")
+    server.ask(second, "attach", place=key)
+    assert server.look()["units"] == {}
+    server.dies(first)
+    server.ask(second, "unit", unit="compute")
+    assert len(server.look()["units"]) == 1
+
+
+def test_who_waits_for_a_unit_and_dies_leaves_the_place() -> None:
+    server = Server(machine(rho=2))
+    launcher, shim, other = Program(7), Program(8), Program(9)
+    server.ask(launcher, "token")
+    key = server.ask(launcher, "keep")["place"]
+    server.ask(shim, "attach", place=key)
+    server.ask(other, "token")
+    server.ask(other, "unit", unit="compute")
+    assert server.ask(shim, "unit", unit="compute") == {"wait": True}
+    server.dies(shim)
+    server.ask(other, "give back")
+    assert server.look()["units"] == {}
+    assert [len(queue) for queue in server.look()["queues"]] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("act", "words", "problem"),
+    [
+        ("keep", {}, "kept already"),
+        ("release", {}, "at the program's end"),
+        ("withdraw", {}, "at the program's end"),
+        ("attach", {}, "has a token of its own"),
+    ],
+)
+def test_calls_that_places_forbid_change_nothing(
+    act: str, words: dict[str, Any], problem: str
+) -> None:
+    server = Server(machine())
+    launcher, waiter, stranger = Program(7), Program(8), Program(9, uid=1)
+    server.ask(launcher, "token")
+    key = server.ask(launcher, "keep")["place"]
+    server.ask(waiter, "token")
+    before = server.look()
+    with pytest.raises(LockError, match=problem):
+        server.ask(launcher, act, **words)
+    with pytest.raises(LockError, match="wait for it"):
+        server.ask(waiter, "keep")
+    for place in (key, "0" * 32, None, 7):
+        with pytest.raises(LockError, match="no such place"):
+            server.ask(stranger, "attach", place=place)
+    assert server.look() == before
+
+
+def test_any_cluster_is_the_one_with_the_fewest_jobs_for_each_token() -> None:
+    server = Server(LockSystem(Clusters(2, 1, 2, 1), rho=2))
+    programs = [Program(pid) for pid in range(3)]
+    devices = [server.ask(program, "token", cluster="any")["device"] for program in programs]
+    assert devices == [0, 1, 0]
 
 
 # -- deaths at any point ---------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
 The engine's objects decide, the same ones that the simulator drives. A request that cannot be
 granted at once is answered with `wait`; the grant follows as a line of its own. Whoever closes the
-connection, or dies, has given back what it held and withdrawn what it asked for.
+connection, or dies, has given back what it held and withdrawn what it asked for; a token that is
+kept for a program (`lock_places.py`) lasts as long as its process.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from headway.engine.locks.cluster_locks import Effects
@@ -17,6 +19,7 @@ from headway.engine.locks.copies import Move
 from headway.engine.locks.device_cluster import DeviceCluster
 from headway.engine.locks.jobs import Job, LockError, Place
 from headway.engine.locks.system import LockSystem
+from headway.live.devices.lock_places import Outlive, Places
 from headway.live.devices.lock_tasks import LockTask, LockTasks
 from headway.live.devices.policing import Policing
 from headway.live.server.callers import Caller
@@ -34,7 +37,7 @@ LONGEST_NS = 10**15
 """Of periods and budgets: eleven days."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Session:
     """One connection's job."""
 
@@ -53,7 +56,9 @@ class Session:
 class LockServer:
     """Tokens and units for all programs of a daemon."""
 
-    def __init__(self, system: LockSystem, tell: Callable[[Caller, Words], None]) -> None:
+    def __init__(
+        self, system: LockSystem, tell: Callable[[Caller, Words], None], outlive: Outlive
+    ) -> None:
         self.system = system
         self._tell = tell
         self._clusters = [DeviceCluster(system, cluster) for cluster in system.clusters]
@@ -61,6 +66,7 @@ class LockServer:
         self._by_job: dict[Job, Session] = {}
         self._tasks = LockTasks()
         self._policing = Policing(system)
+        self._places: Places[Session] = Places(outlive, self._over)
         self._orders = 0
         self.sections = 0
         """Tokens that were given back in order."""
@@ -72,20 +78,27 @@ class LockServer:
             return self._token(request, caller, now_ns)
         if act == "look":
             return {"clusters": self.describe(), "sections": self.sections}
+        if act == "attach":
+            return self._attach(request, caller, now_ns)
         session = self._sessions.get(caller)
         if session is None:
             raise LockError(f"{act!r} without a token; ask for one first")
+        if act == "keep":
+            return self._keep(session)
         if act == "unit":
             return self._unit(request, session, now_ns)
         if act == "give back":
             self._apply(session.cluster.locks.give_back(session.job), now_ns)
+        elif act in ("release", "withdraw") and self._is_kept(session):
+            raise LockError(f"{act}: a program's place is given back at the program's end")
         elif act == "release":
             self._release(session, now_ns)
         elif act == "withdraw":
             self._withdraw(session, now_ns)
         else:
             raise LockError(
-                f"act: found {act!r}, expected token, unit, give back, release or withdraw"
+                f"act: found {act!r}, expected token, unit, give back, release, withdraw, keep or "
+                "attach"
             )
         return {}
 
@@ -104,13 +117,21 @@ class LockServer:
     @property
     def busy(self) -> bool:
         """Whether somebody holds or waits for a token."""
-        return bool(self._sessions)
+        return bool(self._by_job)
 
     def gone(self, caller: Caller) -> None:
-        """The connection is closed: what it held is free."""
+        """The connection is closed: what it held is free, but for a token that is kept."""
         session = self._sessions.get(caller)
-        if session is not None:
-            self._end(session, time.monotonic_ns())
+        if session is None:
+            return
+        now_ns = time.monotonic_ns()
+        if not self._places.has(session):
+            self._end(session, now_ns)
+            return
+        del self._sessions[caller]
+        self._places.detach(session, caller)
+        if session.caller is caller:
+            self._apply(Effects([], session.cluster.locks.units.cancel(session.job)), now_ns)
 
     def describe(self) -> list[Words]:
         """Who holds and who waits, by cluster."""
@@ -144,6 +165,8 @@ class LockServer:
         if type(priority) is not int or abs(priority) > MAX_PRIORITY:
             raise LockError(f"priority: found {priority!r}, expected a whole number")
         number = request.get("cluster", 0)
+        if number == "any":
+            number = self._emptiest()
         if type(number) is not int or not 0 <= number < len(self._clusters):
             most = len(self._clusters) - 1
             raise LockError(f"cluster: found {number!r}, expected a number from 0 to {most}")
@@ -168,6 +191,45 @@ class LockServer:
         held = any(grant.job is job for grant in effects.grants)
         self._apply(effects, now_ns, but=job)
         return self._granted(session, now_ns) if held else {"wait": True}
+
+    def _emptiest(self) -> int:
+        """The cluster with the fewest jobs for each token."""
+
+        def crowd(number: int) -> Fraction:
+            tokens = self._clusters[number].locks.tokens
+            return Fraction(sum(1 for _ in tokens.jobs()), tokens.settings.tokens)
+
+        return min(range(len(self._clusters)), key=crowd)
+
+    def _keep(self, session: Session) -> Words:
+        """The token of a launcher becomes the place of the program that the launcher becomes."""
+        if not session.cluster.locks.tokens.holds(session.job):
+            raise LockError("keep: the token is not there yet; wait for it")
+        return {"place": self._places.keep(session)}
+
+    def _attach(self, request: Words, caller: Caller, now_ns: int) -> Words:
+        """A connection of a program asks for the units of the program's place."""
+        if caller in self._sessions:
+            raise LockError("attach: this connection has a token of its own")
+        session, before = self._places.attach(request.get("place"), caller)
+        if before is not None:
+            del self._sessions[before]
+            self._apply(Effects([], session.cluster.locks.units.cancel(session.job)), now_ns)
+        self._sessions[caller] = session
+        caller.keeps = True
+        return {
+            "device": session.cluster.locks.device_of(session.job),
+            "chunk": session.cluster.locks.copies.chunk,
+        }
+
+    def _is_kept(self, session: Session) -> bool:
+        """Whether the session is a program's place, with no unit that the program has or wants."""
+        job = session.job
+        return self._places.has(session) and job.claim is None and not job.owned
+
+    def _over(self, session: Session) -> None:
+        """The process whose place this was has ended."""
+        self._end(session, time.monotonic_ns())
 
     def _forget_others(self) -> None:
         for task in self._tasks.forgotten():
@@ -247,7 +309,9 @@ class LockServer:
         session.task.release_ns = max(
             session.task.release_ns, self._policing.next_release_ns(terms)
         )
-        del self._sessions[session.caller], self._by_job[session.job]
+        self._places.drop(session)
+        self._sessions.pop(session.caller, None)
+        del self._by_job[session.job]
 
     def _apply(self, effects: Effects, now_ns: int, but: Job | None = None) -> None:
         """Tell those who may go on, except the one that is answered anyway."""

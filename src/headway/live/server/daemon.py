@@ -45,6 +45,7 @@ from headway.live.server import spinning, startup
 from headway.live.server.clients import Clients
 from headway.live.server.control import Control
 from headway.live.server.directory import Directory
+from headway.live.server.ends import Ends
 from headway.live.server.errands import Errands
 from headway.live.server.listener import Listener
 from headway.live.server.loop import Loop, describe_failure, log
@@ -137,6 +138,7 @@ class Daemon:
         inherit = inherit or Inherit()
         self.registry = Registry(self.engine, self.spec_file.spec, allow, inherit, folder)
         self.loop = Loop()
+        self.ends = Ends(self.loop)
         self.scout = Scout(self.loop)
         self.servers = Servers(
             self.engine,
@@ -146,8 +148,9 @@ class Daemon:
             lambda channel, now_ns: self.arbiter.take_back(channel, now_ns),
         )
         self.control = Control(self)
-        self.locks = None if locks is None else LockServer(locks, self.control.callers.tell)
-        self.shares = ShareServer(controller, self.control.callers.tell, self._record, self.pages)
+        tell = self.control.callers.tell
+        self.locks = None if locks is None else LockServer(locks, tell, self.ends.watch)
+        self.shares = ShareServer(controller, tell, self._record, self.pages)
         self.foreground = Foreground(self, display)
         self._policies_fail = False
         self.refused = 0
@@ -257,6 +260,7 @@ class Daemon:
                 self.servers.close()
                 callers.close()
                 self.recordings.close(self.engine)
+                self.ends.close()
                 for fd in list(self._launched):
                     self._launch_over(fd)
 

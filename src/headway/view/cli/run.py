@@ -43,6 +43,12 @@ from headway.view.errors import UserError, say
     metavar="P%[..P%]",
     help="Which part of the multiprocessors it may be given beside others, such as 25%..100%.",
 )
+@click.option(
+    "--gpu",
+    type=click.Choice(["auto"]),
+    help="auto: wait for a place on a GPU, and use that GPU (daemon --locks).",
+)
+@click.option("--units", is_flag=True, help="With --gpu: kernels and copies own the GPU's units.")
 @click.option("--require", is_flag=True, help="Fail rather than run unmanaged.")
 @click.option("--no-daemon", is_flag=True, help="Start no daemon if none runs.")
 @click.option(
@@ -58,6 +64,8 @@ from headway.view.errors import UserError, say
     shell_complete=completing.programs,
 )
 def command(
+    gpu: str | None,
+    units: bool,
     require: bool,
     no_daemon: bool,
     software_gpu: bool,
@@ -78,6 +86,13 @@ def command(
 
     if options["shared"] is not None and options["reserve"] is None:
         raise UserError("--shared needs --reserve: expected --reserve C/T --shared POOL")
+    if units and gpu is None:
+        raise UserError("--units needs --gpu: expected --gpu auto --units")
+    if gpu is not None and "CUDA_VISIBLE_DEVICES" in os.environ:
+        raise UserError(
+            f"--gpu auto: found CUDA_VISIBLE_DEVICES={os.environ['CUDA_VISIBLE_DEVICES']!r}, "
+            "expected none, since the GPU is chosen; unset CUDA_VISIBLE_DEVICES"
+        )
     try:
         path = find_program(command_line[0])
     except ProgramError as error:
@@ -86,6 +101,8 @@ def command(
     env: Mapping[str, str] = os.environ
     try:
         env = _managed(path, options, not no_daemon, software_gpu, require, quiet)
+        if gpu is not None:
+            env = {**env, **_place(path, options, units, require, quiet)}
     except UserError:
         raise
     except Exception as error:  # whatever it is: the program is not to suffer from it
@@ -171,6 +188,28 @@ def _managed(
     except client.Refused as error:
         raise UserError(f"headway run: {error}") from None
     return env | ({"HEADWAY_QUIET": "1"} if quiet else {})
+
+
+def _place(
+    path: str, options: Mapping[str, str | None], units: bool, require: bool, quiet: bool
+) -> dict[str, str]:
+    """A place on a GPU for the program, as variables that show the program this GPU alone."""
+    from headway.live.api import place
+
+    def waits() -> None:
+        if not quiet:
+            say("headway: every place on the GPUs is taken; waiting for one (Ctrl-C gives up)")
+
+    try:
+        return place.wait(path, options, units=units, waits=waits)
+    except place.NoPlaces as error:
+        if require:
+            raise UserError(f"headway run: --gpu auto: {error}") from None
+        if not quiet:
+            say(f"headway: no GPU was chosen: {error}")
+        return {}
+    except place.Misuse as error:
+        raise UserError(f"headway run: --gpu auto: {error}") from None
 
 
 def _check(options: Mapping[str, str | None]) -> None:
