@@ -404,6 +404,32 @@ def test_frames_under_a_lease_are_counted_and_spread_over_the_time_they_took() -
     assert [b - a for a, b in itertools.pairwise(times[9:])] == [20 * ms] * 5
 
 
+def test_gpu_time_under_a_lease_counts_while_the_lease_goes_on() -> None:
+    # Told: 2 ms of the first 10, 3 of the next 10; the end says 7 of all 25 ms.
+    begun = [
+        Began(0, 1),
+        added("a"),
+        Submitted(LATE, "a", 0, 0, None),
+        Dispatched(LATE, "a", 0, 0, leased=True),
+        events.Passed(LATE + 10 * MS, "a", 4, 0, 2 * MS),
+        events.Passed(LATE + 20 * MS, "a", 4, 0, 3 * MS),
+    ]
+    unfinished = read_history([*begun, Ended(LATE + 25 * MS, True)])
+    assert summarise(unfinished).tasks[0].gpu_ns == 5 * MS
+    assert summarise(unfinished, LATE, LATE + 10 * MS).tasks[0].gpu_ns == 2 * MS
+    whole = read_history([*begun, done("a", 0, 0, 18 * MS, 25 * MS), Ended(LATE + 25 * MS, True)])
+    assert summarise(whole).tasks[0].gpu_ns == 7 * MS
+    assert summarise(whole, LATE + 10 * MS, LATE + 20 * MS).tasks[0].gpu_ns == 3 * MS
+    assert summarise(whole).tasks[0].groups == 0
+    # A program that has several streams may tell more than there was time.
+    busy = [
+        *begun[:4],
+        events.Passed(LATE + 10 * MS, "a", 4, 0, 30 * MS),
+        Ended(LATE + 10 * MS, True),
+    ]
+    assert summarise(read_history(busy)).tasks[0].gpu_ns == 10 * MS
+
+
 def test_after_dropped_records_nothing_is_carried_over() -> None:
     history = History()
     for event in (

@@ -105,6 +105,29 @@ class Groups:
     def __len__(self) -> int:
         return len(self.tasks)
 
+    def add(
+        self,
+        task: int,
+        gpu: int,
+        flags: int,
+        dispatched_ns: int,
+        started_ns: int,
+        finished_ns: int,
+        *,
+        submitted_ns: int | None = None,
+        released_ns: int | None = None,
+    ) -> None:
+        """What completed now; without other instants it was submitted when it was dispatched."""
+        submitted_ns = dispatched_ns if submitted_ns is None else submitted_ns
+        self.tasks.append(task)
+        self.gpus.append(gpu)
+        self.flags.append(flags)
+        self.submitted_ns.append(submitted_ns)
+        self.released_ns.append(submitted_ns if released_ns is None else released_ns)
+        self.dispatched_ns.append(dispatched_ns)
+        self.started_ns.append(started_ns)
+        self.finished_ns.append(finished_ns)
+
     def forget(self, until_ns: int) -> None:
         """Those that were completed until that instant."""
         old = _older(self.finished_ns, until_ns)

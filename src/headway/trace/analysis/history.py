@@ -27,6 +27,7 @@ from headway.trace.analysis.facts import (
     Segments,
     TaskFacts,
 )
+from headway.trace.analysis.leases import Leases
 
 MOST_FRAMES = 100_000
 """Of one count: no program shows more between two heartbeats."""
@@ -79,6 +80,7 @@ class History:
         self._paid_ns: dict[tuple[int, int], int] = {}
         """What groups that are online were charged already."""
         self._taking_up = False
+        self._leases = Leases()
         self._idle_since_ns: dict[int, int] = {}
         self._counted_ns: dict[int, int] = {}
         """When frames under a lease were last counted, by task."""
@@ -181,6 +183,7 @@ class History:
             self._waiting_on[pool] = kept(waiting)
         self._waiting, self._counted_ns = kept(self._waiting), kept(self._counted_ns)
         self._online = {(numbers[n], i): v for (n, i), v in self._online.items()}
+        self._leases.renumber(numbers)
         self._paid_ns = {(numbers[n], i): v for (n, i), v in self._paid_ns.items() if n in numbers}
 
     def number(self, name: str) -> int:
@@ -245,6 +248,11 @@ class History:
         step_ns = max(0, event.ns - since_ns) / max(1, frames)
         times.extend(int(since_ns + step_ns * n) for n in range(1, frames + 1))
         self._counted_ns[number] = event.ns
+        told = self._leases.tell(number, event.used_ns, event.ns)
+        if told is not None:
+            index, gpu, started_ns = told
+            dispatched_ns = self._online[number, index].ns
+            self.groups.add(number, gpu, LEASED, dispatched_ns, started_ns, event.ns)
 
     def _taken_up(self, event: events.TakenUp) -> None:
         """What was open before records were dropped may be over: it is told again if it is not."""
@@ -253,6 +261,7 @@ class History:
         for number in list(self._waiting):
             self._leave_gate(number, event.ns)
         self._online.clear()
+        self._leases.forget()
         self._paid_ns.clear()
         self._taking_up = True
 
@@ -352,6 +361,8 @@ class History:
         self.gpus = max(self.gpus, event.gpu + 1)
         self._leave_gate(number, event.ns)
         self._online[number, event.index] = event
+        if event.leased:
+            self._leases.begin(number, event.index, event.gpu, max(event.ns, self.begin_ns))
 
     def _leave_gate(self, number: int, ns: int) -> None:
         waiting = self._waiting.pop(number, None)
@@ -373,26 +384,24 @@ class History:
         dispatched_ns = started_ns if online is None else online.ns
         dispatched_ns = min(max(dispatched_ns, submitted_ns), started_ns)
         leased = online is not None and online.leased
-        if not leased:
+        ran_ns = event.ns - started_ns
+        if leased:
+            started_ns = self._leases.end(number, started_ns, event.ns)
+        else:
             self.segments.add(number, QUEUED, event.gpu, dispatched_ns, started_ns)
-        groups = self.groups
-        groups.tasks.append(number)
-        groups.gpus.append(event.gpu)
-        groups.submitted_ns.append(submitted_ns)
         released_ns = submitted_ns if event.released_ns is None else event.released_ns
-        groups.released_ns.append(min(released_ns, submitted_ns))
-        groups.dispatched_ns.append(dispatched_ns)
-        groups.started_ns.append(started_ns)
-        groups.finished_ns.append(event.ns)
         flags = (FRAME if event.frame else 0) | (LEASED if leased else 0)
         if event.deadline_ns is not None:
             flags |= DEADLINE | (MISSED if event.ns > event.deadline_ns else 0)
-        groups.flags.append(flags)
+        self.groups.add(
+            number, event.gpu, flags, dispatched_ns, started_ns, event.ns,
+            submitted_ns=submitted_ns, released_ns=min(released_ns, submitted_ns),
+        )  # fmt: skip
         if event.frame:
             self.tasks[number].frames_ns.append(event.ns)
         self._idle_since_ns[event.gpu] = event.ns
         paid_ns = self._paid_ns.pop((number, event.index), 0)
-        self._charge(event, number, event.ns - started_ns + event.overhead_ns - paid_ns)
+        self._charge(event, number, ran_ns + event.overhead_ns - paid_ns)
 
     def _charged(self, event: events.Charged) -> None:
         number = self.number(event.task)
