@@ -81,6 +81,11 @@ bench-desktop: setup ## Windows, window servers, video, a game, prediction and t
 	$(BIN)/python -m benchmarks.desktop_prediction
 	$(BIN)/python -m benchmarks.desktop_openarena
 
+.PHONY: compat
+compat: setup ## Programs from Debian with and without Headway: the table in docs/programs.md (ten minutes)
+	scripts/install-packages compat $$($(BIN)/python -m benchmarks.compat --packages)
+	$(BIN)/python -m benchmarks.compat --write
+
 .PHONY: fuzz
 fuzz: setup ## Readers of strangers' input, fed by coverage for long: make fuzz SECONDS=300
 	for target in hello message page request duration spec scenario trace survey; do \

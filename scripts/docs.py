@@ -18,7 +18,7 @@ LINK = re.compile(r"(?<=\]\()([^)#:\s]+)(?=[)#])")
 NAV: dict[str, list[str]] = {
     "Begin": ["install", "cuda-quick-start", "run", "desktop", "opencl"],
     "Decide": ["priorities", "spec", "write-a-policy", "windows", "window-servers"],
-    "Operate": ["systemd", "containers", "threat-model", "troubleshooting"],
+    "Operate": ["systemd", "containers", "programs", "threat-model", "troubleshooting"],
     "Look": ["top", "web", "watch", "trace", "report", "python"],
     "Simulate": ["scenarios", "twin", "studies", "papers", "locks"],
     "Understand": ["glossary", "comparison", "cuda", "architecture"],

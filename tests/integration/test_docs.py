@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 import pytest
 
+from benchmarks.compat.programs import PROGRAMS
 from headway.engine.reading import Table
 from headway.engine.spec import parse_spec
 from headway.view.cli import headway as group
@@ -123,6 +124,13 @@ def test_every_page_has_a_place_on_the_site() -> None:
     there = {path.stem for path in (ROOT / "docs").glob("*.md")} - {"index"}
     assert {*done.stdout.split()} <= there
     assert (ROOT / "docs" / "index.md").exists()
+
+
+def test_the_table_of_programs_is_of_those_that_are_tried() -> None:
+    rows = re.findall(r"^\| (\S+) .*\| `(.*)` \|$", (ROOT / "docs/programs.md").read_text(), re.M)
+    tried = [(program.package, program.command.replace("|", "\\|")) for program in PROGRAMS]
+    assert rows == tried
+    assert len(rows) >= 10
 
 
 def test_the_readme_shows_commands() -> None:

@@ -1,0 +1,1 @@
+"""Programs from Debian with and without Headway."""
