@@ -117,7 +117,7 @@ def test_what_is_looked_up_by_name_passes_the_gate_too(
     process = programs.start(str(script), route=without_layers)
     assert process.stdout is not None
     assert process.stdout.readline() == "0 7\n"
-    channel = daemon.one(Path(sys.executable).name)
+    channel = daemon.one(script.stem)
     assert channel["passed"] == 2
 
 
