@@ -68,6 +68,7 @@ bench-live: setup ## Protection, overhead, latency, deaths and fuzz of the live 
 	$(BIN)/python -m benchmarks.tokens
 	$(BIN)/python -m benchmarks.launch_cost
 	$(BIN)/python -m benchmarks.steps_ahead
+	$(BIN)/python -m benchmarks.share_changes
 	$(BIN)/python -m benchmarks.kill_campaign
 	$(BIN)/python -m benchmarks.kill_instants
 	$(BIN)/python -m benchmarks.protocol_fuzz

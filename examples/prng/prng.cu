@@ -1,6 +1,7 @@
 // CudaMon's task (sections 3.3 and 5.2.1): a job of one LCG kernel every period, for as long as is wanted.
-//   prng [--seeds N] [--threads N] [--iterations N] [--period-ms T] [--deadline-ms D] [--jobs N]
-// Writes "missed" or "pass" to stderr after every job and its time in ms to stdout; checks every result against the
+//   prng [--seeds N] [--threads N] [--iterations N] [--period-ms T] [--deadline-ms D] [--jobs N] [--times 1]
+//   prng --info      prints how many multiprocessors the GPU has
+// Writes "missed" or "pass" to stderr after every job and its time in ms to stdout, with --times after the moment in s; checks every result against the
 // sequential generator; ends gracefully, between two kernels, on SIGINT. 7168 seeds in blocks of 128 are 70 % of a V100.
 #include "lcg.h"
 #include <cuda_runtime.h>
@@ -27,6 +28,12 @@ __global__ void generate(uint32_t *words, long count, long iterations) {
 int main(int argc, char **argv) {
     long seeds = 7168, threads = 128, iterations = 200000, jobs = 0;
     double period = 10, deadline = 4.5;
+    bool times = false;
+    if (argc == 2 && !strcmp(argv[1], "--info")) {
+        int count;
+        CK(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, 0));
+        return printf("%d\n", count) < 0;
+    }
     for (int i = 1; i + 1 < argc; i += 2) {
         double value = atof(argv[i + 1]);
         if (!strcmp(argv[i], "--seeds")) seeds = value;
@@ -35,6 +42,7 @@ int main(int argc, char **argv) {
         else if (!strcmp(argv[i], "--period-ms")) period = value;
         else if (!strcmp(argv[i], "--deadline-ms")) deadline = value;
         else if (!strcmp(argv[i], "--jobs")) jobs = value;
+        else if (!strcmp(argv[i], "--times")) times = value != 0;
         else return fprintf(stderr, "prng: unknown option %s\n", argv[i]), 2;
     }
     struct sigaction action = {};
@@ -54,6 +62,7 @@ int main(int argc, char **argv) {
         for (long i = 0; i < seeds; i++)
             if (host[i] != lcg_jump(lcg_seed(i + job), iterations)) return fprintf(stderr, "wrong at %ld\n", i), 4;
         fprintf(stderr, took > deadline ? "missed\n" : "pass\n");
+        if (times) printf("%.6f ", now_ms() / 1e3);
         printf("%.3f\n", took);
         fflush(stdout);
         due += period;

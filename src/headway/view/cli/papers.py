@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -77,6 +78,8 @@ def show(figure: str, variant: str | None) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, a line a figure.")
 @click.option("--seeds", type=click.IntRange(1, 100), help="How many runs to average over.")
 @click.option("--vary", metavar="10%", help="Also with all chosen numbers moved by up to so much.")
+@click.option("--live", is_flag=True, help="CudaMon's figures: on this machine's GPU, under MPS.")
+@click.option("--prng", metavar="PROGRAM", help="With --live: the PRNG sample, built elsewhere.")
 @click.option("--strict", is_flag=True, help="Exit with 1 if a claim does not hold.")
 def run(
     names: tuple[str, ...],
@@ -84,6 +87,8 @@ def run(
     as_json: bool,
     seeds: int | None,
     vary: str | None,
+    live: bool,
+    prng: str | None,
     strict: bool,
 ) -> int:
     """Run figures and state each claim: holds, or does not hold and why.
@@ -109,7 +114,10 @@ def run(
             raise UserError("--plot draws one figure: expected one name, found several")
     results, moved = [], [0] * VARIED
     slow = [figure for figure in chosen if not isinstance(figure, Figure)]
-    failed = show_results(_run_tables(slow), as_json=as_json, plot=plot)
+    if live or prng is not None:
+        _check_live(names, chosen, live=live)
+    shown = _run_live(slow, prng) if live else _run_tables(slow)
+    failed = show_results(shown, as_json=as_json, plot=plot)
     for figure in chosen:
         if not isinstance(figure, Figure):
             continue
@@ -165,6 +173,31 @@ def _print_score(results: list[FigureResult], vary: str | None, moved: list[int]
 def _paper(name: str) -> list[Figure | TableFigure[Any]]:
     """All figures of a paper."""
     return [figure for place, figure in _known().items() if place.startswith(f"{name}/")]
+
+
+def _check_live(
+    names: tuple[str, ...], chosen: list[Figure | TableFigure[Any]], *, live: bool
+) -> None:
+    if not live:
+        raise UserError("--prng: expected --live as well, for simulations run no programs")
+    if any(not figure.id.startswith("cudamon/") for figure in chosen):
+        raise UserError(f"--live: found {' '.join(names)}, expected figures of cudamon")
+
+
+def _run_live(chosen: list[TableFigure[Any]], prng: str | None) -> Iterator[TableResult[Any]]:
+    """Run CudaMon's figures with real programs."""
+    from headway.live.identity.program import ProgramError, find_program
+    from headway.view.cli.examples import folder
+    from headway.view.cudamon_live import opened
+    from headway.view.paper_tables import tell
+
+    try:
+        program = None if prng is None else Path(find_program(prng)).absolute()
+    except ProgramError as error:
+        raise UserError(f"--prng: {error}") from None
+    with opened(program, folder) as runs:
+        for figure in chosen:
+            yield runs.run(figure, tell)
 
 
 def _run_tables(chosen: list[TableFigure[Any]]) -> Iterator[TableResult[Any]]:
