@@ -13,7 +13,16 @@ import pytest
 from selenium.webdriver import ActionChains, Keys
 from selenium.webdriver.common.by import By
 
-from headway.engine.events import Began, Completed, Ended, Event, Submitted, TaskAdded
+from headway.engine.events import (
+    Began,
+    Completed,
+    Dispatched,
+    Ended,
+    Event,
+    Passed,
+    Submitted,
+    TaskAdded,
+)
 from headway.engine.model import make_rank
 from headway.view.traces import TraceWriter
 from tests.integration.browser import Browser, browser
@@ -21,7 +30,7 @@ from tests.integration.command import ROOT, headway
 from tests.integration.daemon_client import running_daemon, wait_until
 
 ORACLES = ROOT / "tests" / "data" / "oracles"
-MS = 1_000_000
+MS, S = 1_000_000, 1_000_000_000
 
 
 @pytest.fixture(scope="module")
@@ -157,6 +166,34 @@ def test_the_matrix_shows_the_waits_that_were_worked_out_by_hand(
     chromium.open(page)
     assert matrix(chromium) == {"a": {"in all": "14.0 ms", "a": "1.00 ms", "own budget": "13.0 ms"}}
     assert "No frames here" in chromium.text("#frames")
+
+
+@pytest.mark.parametrize("told", ["each", "in tenths of a second"])
+def test_a_steady_rate_is_drawn_as_steady(chromium: Browser, tmp_path: Path, told: str) -> None:
+    """Thirty frames a second, each a group, or under a lease, which is told now and then."""
+    begin = 1_000_000 * S
+    events: list[Event] = [Began(0, 1), TaskAdded(begin, "video", "prt", "0", make_rank(0))]
+    if told == "each":
+        for n in range(180):
+            at = begin + n * S // 30
+            events.append(Submitted(at, "video", n, 0, None))
+            events.append(Dispatched(at, "video", n, 0))
+            events.append(Completed(at + MS, "video", n, 0, at, at, None, 0, True, None))
+    else:
+        events += [
+            Submitted(begin, "video", 0, 0, None),
+            Dispatched(begin, "video", 0, 0, leased=True),
+            *(Passed(begin + n * S // 10, "video", 3, 3, MS) for n in range(1, 61)),
+        ]
+    events.append(Ended(begin + 6 * S, True))
+    with TraceWriter(tmp_path / "video.pftrace") as writer:
+        for event in events:
+            writer.write(event)
+    chromium.open(report(tmp_path, tmp_path / "video.pftrace"))
+    rates = [rate for _, rate in chromium.run("return frameRates(TASKS[0], 0, BINS)")]
+    assert len(rates) > 10
+    assert rates == [pytest.approx(30, rel=0.05)] * len(rates)
+    assert "30" in chromium.text("#frames")
 
 
 def test_a_long_run_is_summed_up_and_the_page_says_so(chromium: Browser, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from headway.trace.analysis import CAUSES, History, Occupancy, Summary, percentile, summarise
 from headway.trace.analysis.facts import SHORT
+from headway.trace.analysis.rates import frame_rates
 from headway.view.plots import new_figure
 
 if TYPE_CHECKING:
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 
 MAX_GROUPS = 3000
 MAX_POINTS = 2000
-RATE_POINTS = 40
-RATE_NS = 100_000_000
 COLOURS = (
     "#0072b2", "#d55e00", "#00916a", "#c05c97", "#8a6d00", "#3a97cf", "#6a51a3", "#5f6b7a",
 )  # fmt: skip
@@ -71,22 +70,13 @@ def _times(run: Run, **times: int) -> dict[str, int]:
 
 
 def _frames(run: Run) -> Data:
-    """Frames per second; a point stands for a fortieth of the time, and never for too few."""
-    duration_ns = run.summary.duration_ns
-    step_ns = max(1, -(-duration_ns // RATE_POINTS), min(duration_ns, RATE_NS))
-    series = {}
-    for facts in run.history.tasks:
-        counts = [0] * RATE_POINTS
-        for ns in facts.frames_ns:
-            if run.from_ns <= ns <= run.to_ns:
-                counts[max(0, ns - run.from_ns - 1) // step_ns] += 1
-        if any(counts):
-            series[facts.name] = [
-                [place * step_ns + step_ns // 2, count * 1e9 / step_ns]
-                for place, count in enumerate(counts)
-                if (place + 1) * step_ns <= duration_ns
-            ]
-    return {"tasks": run.names, "frames_per_second": series}
+    """Frames per second of each task that showed any."""
+    curves = {
+        facts.name: [list(point) for point in frame_rates(facts.frames_ns, run.from_ns, run.to_ns)]
+        for facts in run.history.tasks
+    }
+    shown = {name: points for name, points in curves.items() if points}
+    return {"tasks": run.names, "frames_per_second": shown}
 
 
 def _responses(run: Run) -> Data:

@@ -61,15 +61,8 @@ function drawFrames(found) {
   const holder = $('frames');
   const with_ = found.tasks.filter(entry => entry.frames && !state.hidden.has(entry.task.index));
   if (!with_.length) return holder.replaceChildren(none('No frames here.'));
-  // Bins are put together until a point stands for a fortieth of the time, and for 100 ms at least.
-  const step = Math.max(1, Math.round((found.to - found.from) / 40), Math.min(found.to - found.from, Math.ceil(1e8 / WIDTH)));
   const curves = with_.map(({task}) => {
-    const points = [];
-    for (let i = found.from; i < found.to; i += step) {
-      const to = Math.min(i + step, found.to), a = i * WIDTH, b = Math.min(to * WIDTH, DURATION);
-      if (b - a < WIDTH * step / 2 && points.length) break;  // a last part would only be noise
-      points.push([(a + b) / 2, sum(task.frames, i, to) * 1e9 / (b - a)]);
-    }
+    const points = frameRates(task, found.from, found.to);
     return {task, points, dots: points.length < 4 ? points : []};
   });
   const most = Math.max(1, ...curves.flatMap(curve => curve.points.map(point => point[1])));

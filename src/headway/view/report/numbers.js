@@ -103,3 +103,33 @@ function numbers(selection) {
   });
   return {from, to, start, end, length, tasks, reserves};
 }
+
+// Frames per second around each of forty instants at most, in bins from here to there: the mean of half a second, in
+// which a part of the frame that comes next counts, so a steady rate is drawn as steady.
+function frameRates(task, from, to) {
+  const marks = [];  // the ends of bins with frames, and how many frames there were by then
+  for (let i = from, count = 0; i < to; i++) if (task.frames[i]) marks.push([i + 1, count += task.frames[i]]);
+  if (!marks.length) return [];
+  const length = to - from, bins = ns => Math.ceil(ns / WIDTH);
+  const step = Math.min(length, Math.max(1, Math.ceil(length / 40), bins(1e8)));
+  const half = Math.max(step, Math.min(bins(5e8), length / 4)) / 2;
+  const first = marks[0][0], last = marks[marks.length - 1][0];
+  const by = at => {
+    const next = marks.findIndex(mark => mark[0] > at);
+    if (next < 0) return marks[marks.length - 1][1];
+    const [[x0, y0], [x1, y1]] = [marks[next - 1], marks[next]];
+    return y0 + (y1 - y0) * (at - x0) / (x1 - x0);
+  };
+  const mean = (begin, end) => {
+    const a = Math.max(begin, first), b = Math.min(end, last);
+    if (b - a >= (end - begin) / 4) return (by(b) - by(a)) * 1e9 / ((b - a) * WIDTH);
+    const inside = sum(task.frames, Math.round(begin), Math.round(end));
+    return inside * 1e9 / ((end - begin) * WIDTH);
+  };
+  const points = [];
+  for (let place = 0; place < Math.max(1, Math.floor(length / step)); place++) {
+    const at = from + step * place + step / 2;
+    points.push([at * WIDTH, mean(Math.max(from, at - half), Math.min(to, at + half))]);
+  }
+  return points;
+}
