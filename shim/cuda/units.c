@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "units.h"
+#include "connection.h"
 #include "gate.h"
 #include "own.h"
 #include "words.h"
