@@ -14,36 +14,47 @@ from headway.view.cli.groups import Group, print_help_if_bare
 from headway.view.errors import BAD_INPUT, FAILED, INTERRUPTED, UserError, say
 
 COMMANDS = {
-    "analyse": "Bound response times by proof: schedulable or not, and what dominates.",
-    "calibrate": "Measure what work costs on this machine's devices.",
-    "check": "Check a trace against the rules.",
+    "analyse": "Prove whether every deadline is met, and say what dominates response times.",
+    "calibrate": "Measure what OpenGL work costs on this machine's GPUs.",
+    "check": "Check a trace against the scheduling rules.",
     "compare": "Simulate a scenario under several policies or variants.",
     "completion": "Print a completion script for bash, zsh or fish.",
-    "config": "Check spec files.",
-    "daemon": "Serve programs that run under Headway.",
-    "doctor": "Look at everything that Headway needs, and say how to put it right.",
+    "config": "Show, edit and check settings and spec files.",
+    "daemon": "Run the daemon in the foreground.",
+    "doctor": "Check everything that Headway needs, and say how to fix what is missing.",
     "examples": "List, print or copy example scenarios, specs and policies.",
     "explain": "Say why a program waits, and what it waited for.",
-    "launch": "Run a program whose share of the GPU follows deadlines.",
-    "locks": "Run a token allocator alone and show who gets what when.",
+    "launch": "Run a program; when it misses deadlines, others get less of the GPU.",
+    "locks": "Try GPUSync's token allocator alone: who gets which GPU when.",
     "papers": "Run the papers' experiments and check their claims.",
-    "plot": "Draw a trace as vector pictures.",
-    "predict": "Say how well costs of groups are predicted.",
+    "plot": "Draw a trace as pictures (SVG, PDF, PNG).",
+    "predict": "Judge how well the cost of GPU work is predicted.",
     "policies": "List policies, priority rules, cost models and programs.",
     "ps": "List the programs that the daemon serves.",
-    "report": "Show a trace as a page for the browser.",
+    "report": "Turn a trace into a page for the browser.",
     "replay": "Simulate a recorded run under other policies.",
-    "run": "Run a program under Headway.",
-    "set": "Change a program while it runs.",
-    "shell": "Launch programs and change them at a prompt.",
-    "sim": "Simulate scenarios.",
-    "status": "Show the daemon and the programs it serves.",
+    "run": "Run a program with a priority and a budget.",
+    "set": "Change the priority or budget of a running program.",
+    "shell": "Launch and change programs at a prompt.",
+    "sim": "Simulate a scenario, without a GPU.",
+    "status": "Show the daemon and its programs in full.",
     "stop": "Stop the daemon.",
-    "study": "Study many random task sets: what fraction is schedulable.",
-    "top": "Watch who uses the GPU and who waits, and change it.",
-    "trace": "Record what the daemon does.",
-    "web": "Serve a live page of what runs, on this machine only.",
+    "study": "Find what fraction of random task sets is schedulable.",
+    "top": "Watch who uses the GPU and who waits, and change priorities.",
+    "trace": "Record what runs, for Perfetto, report, check and replay.",
+    "web": "Show in the browser, live, what runs.",
 }
+
+SECTIONS = {
+    "Run programs": ("run", "launch", "shell", "set"),
+    "Watch them": ("top", "web", "ps", "status", "explain", "doctor"),
+    "Record a run, and look at it afterwards": ("trace", "report", "plot", "check", "replay"),
+    "Set up": ("daemon", "stop", "config", "calibrate", "completion", "examples"),
+    "Simulate and study": (
+        "sim", "compare", "analyse", "study", "policies", "predict", "locks", "papers",
+    ),
+}  # fmt: skip
+"""Commands by what they are for, in the order in which a newcomer needs them."""
 
 
 class LazyGroup(Group):
@@ -68,8 +79,13 @@ class LazyGroup(Group):
         return [CompletionItem(name, help=text) for name, text in found] + options
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        placed = {name for names in SECTIONS.values() for name in names}
+        others = tuple(name for name in COMMANDS if name not in placed)
+        width = max(map(len, COMMANDS))
+        for title, names in {**SECTIONS, "More": others}.items():
+            if names:
+                with formatter.section(title):
+                    formatter.write_dl([(name.ljust(width), COMMANDS[name]) for name in names])
 
 
 @click.group(
@@ -82,8 +98,12 @@ class LazyGroup(Group):
 def headway(context: click.Context) -> None:
     """GPU time, on time.
 
-    Headway orders the GPU work of several programs by priority, gives each a budget, and lets you
-    simulate and check what that does.
+    Several programs share a GPU, and the important one does not pay for it: Headway puts their GPU
+    work in priority order, gives each program a budget, and shows who waits for what.
+
+    \b
+    headway run --priority 9 -- PROGRAM    protect a program
+    headway top                            see who uses the GPU
     """
     print_help_if_bare(context)
 

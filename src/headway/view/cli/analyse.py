@@ -20,7 +20,9 @@ NOT_SCHEDULABLE = 1
     metavar="KEY=VALUE",
     help="Change a key, e.g. task.video.priority=5.",
 )
-@click.option("--omlp", is_flag=True, help="Beside tokens' waits, those of the k-exclusion OMLP.")
+@click.option(
+    "--omlp", is_flag=True, help="Show waits under the k-exclusion OMLP beside those for tokens."
+)
 @click.option("--strict", is_flag=True, help="Exit with 1 unless every deadline is met.")
 def command(file: str, as_json: bool, changes: tuple[str, ...], omlp: bool, strict: bool) -> int:
     """Bound response times by proof: how long each task takes at most, and what dominates that."""

@@ -31,9 +31,9 @@ def command(context: click.Context) -> None:
 
 
 @command.command(name="gl", context_settings={"allow_interspersed_args": False})
-@click.option("--show", is_flag=True, help="Print what is known, and measure nothing.")
-@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
-@click.option("--software-gpu", is_flag=True, help="Of llvmpipe, as one device on one CPU.")
+@click.option("--show", is_flag=True, help="Print what was measured before, and measure nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@click.option("--software-gpu", is_flag=True, help="Measure llvmpipe, as one device on one CPU.")
 @click.argument("program", nargs=-1, type=click.UNPROCESSED)
 def calibrate_gl(show: bool, as_json: bool, software_gpu: bool, program: tuple[str, ...]) -> int:
     """Measure what OpenGL's commands cost: flush, clears, vertices and fragments.

@@ -26,7 +26,7 @@ def _help() -> str:
 @click.option(
     "--tolerance",
     metavar="D",
-    help="How far instants may be off: by default 20ms in live traces, 0ns in simulated ones.",
+    help="How much times may be off: by default 20ms in live traces, 0ns in simulated ones.",
 )
 def command(traces: tuple[str, ...], tolerance: str | None) -> int:
     try:

@@ -27,8 +27,14 @@ NAME = 27
 @click.option("--policy", "names", multiple=True, help="A policy for all tasks; may be repeated.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as one JSON object.")
 @click.option("--plot", metavar="F.png", help="Draw the comparison.")
-@click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change a key in all.")
-@click.option("--seed", type=int, help="Seed of everything random; replaces the file's.")
+@click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Change a key in every run, e.g. task.video.priority=5.",
+)
+@click.option("--seed", type=int, help="Seed of everything random, instead of the file's.")
 @click.option(
     "--load", "loads", multiple=True, metavar="FILE.py", help="Load a policy from a file."
 )

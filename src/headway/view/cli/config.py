@@ -26,8 +26,8 @@ EXAMPLE = "headway.toml"
 def command(context: click.Context) -> None:
     """Show, write and check settings and spec files.
 
-    Settings are read from ~/.config/headway/headway.toml by every daemon that is given no --spec.
-    They are a spec file; each daemon takes up a change at once.
+    Every daemon without --spec reads ~/.config/headway/headway.toml. It is a spec file, in which
+    [daemon] has options of the daemon; a running daemon takes up changes at once.
     """
     print_help_if_bare(context)
 
@@ -48,13 +48,13 @@ def check(files: tuple[str, ...]) -> int:
 
 @command.command()
 def path() -> None:
-    """Say where the settings are, whether there are any or not."""
+    """Print the path of the settings file, whether it exists or not."""
     click.echo(settings.path())
 
 
 @command.command()
 def show() -> None:
-    """Show the settings that the next daemon begins with."""
+    """Show the settings that the next daemon will use."""
     file = settings.path()
     settings.check_owner(file)
     if file.exists():
@@ -75,7 +75,7 @@ def init() -> None:
 
 @command.command()
 def edit() -> int:
-    """Open the settings in $VISUAL or $EDITOR, and say what is wrong with them."""
+    """Open the settings in $VISUAL or $EDITOR, then check them."""
     file = settings.path()
     if not file.exists():
         _write_example(file)

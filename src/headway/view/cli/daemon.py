@@ -21,61 +21,112 @@ from headway.view.files import load_policy_file, read_text
     metavar="FILE",
     is_eager=True,
     callback=lambda context, _, given: _settings(context, given),
-    help="Policies, priorities and reserves; by default the settings, if there are any.",
+    help="Policies, priorities and reserves of programs; by default the settings file.",
 )
 @click.option(
     "--load", "loads", multiple=True, metavar="FILE.py", help="Load a policy from a file."
 )
-@click.option("--split", default="0.5ms", show_default=True, help="Split groups above this.")
-@click.option("--window", default="0.2ms", show_default=True, help="CUDA or OpenCL work at a time.")
+@click.option(
+    "--split",
+    metavar="T",
+    default="0.5ms",
+    show_default=True,
+    help="Split OpenGL work that would take longer than this.",
+)
+@click.option(
+    "--window",
+    metavar="T",
+    default="0.2ms",
+    show_default=True,
+    help="How much CUDA or OpenCL work may be on the GPU while others wait.",
+)
 @click.option(
     "--spin",
+    metavar="T",
     default="auto",
     show_default=True,
-    help="Poll so long after such programs ask; auto: 20ms where CPUs are free.",
+    help="Poll for this long after a CUDA or OpenCL program asked. auto: 20ms if CPUs are free.",
 )
 @click.option(
     "--slowdown",
+    metavar="P%",
     default="10%",
     show_default=True,
-    help="How much longer than alone jobs may take whose programs say nothing else.",
+    help="How much longer than alone a job may take, unless its program says otherwise.",
 )
 @click.option(
-    "--profile", metavar="NAME|FILE", help="What is known of the GPUs; by default, by their names."
+    "--profile",
+    metavar="NAME|FILE",
+    help="What is known of the GPUs; by default found by their names.",
 )
-@click.option("--holdoff", default="2ms", show_default=True, help="Keep an idle GPU so long.")
-@click.option("--no-leases", is_flag=True, help="Have every group asked for (for measurements).")
-@click.option("--tick", help="Decide only at ticks, such as 1ms (for measurements).")
-@click.option("--until-idle", is_flag=True, help="End with the last client.")
-@click.option("--trace", metavar="F.pftrace", help="Record everything, until the daemon stops.")
-@click.option("--software-gpu", is_flag=True, help="Programs run as by headway run --software-gpu.")
-@click.option("--mps", is_flag=True, help="Start NVIDIA's MPS for the programs of this daemon.")
+@click.option(
+    "--holdoff",
+    metavar="T",
+    default="2ms",
+    show_default=True,
+    help="How long to keep an idle GPU for the program that used it last.",
+)
+@click.option(
+    "--no-leases", is_flag=True, help="Decide on every group, without leases (for measurements)."
+)
+@click.option("--tick", metavar="T", help="Decide only at ticks, such as 1ms (for measurements).")
+@click.option("--until-idle", is_flag=True, help="Stop when the last program has ended.")
+@click.option("--trace", metavar="F.pftrace", help="Record everything until the daemon stops.")
+@click.option(
+    "--software-gpu", is_flag=True, help="Run all programs as headway run --software-gpu does."
+)
+@click.option(
+    "--mps",
+    is_flag=True,
+    help="Start NVIDIA's MPS for the programs of this daemon, and stop it at the end.",
+)
 @click.option(
     "--inherit",
     default="pix,rix",
     show_default=True,
     type=click.Choice(["pix,rix", "pix", "rix", "none"]),
-    help="What a server inherits from its clients: priority (pix), reserve (rix).",
+    help="What a window server inherits from its clients: priority (pix), reserve (rix).",
 )
-@click.option("--nice-server", is_flag=True, help="Raise the CPU priority of X servers too.")
-@click.option("--no-servers", is_flag=True, help="Do not look for window servers.")
+@click.option(
+    "--nice-server",
+    is_flag=True,
+    help="Raise the CPU priority of an X server, too, while clients wait for it.",
+)
+@click.option(
+    "--no-servers", is_flag=True, help="Do not look for window servers; nothing is inherited."
+)
 @click.option(
     "--rt-priority",
+    metavar="N",
     default=2,
     show_default=True,
     type=click.IntRange(0, 99),
-    help="Real-time priority, if permitted; 0: an ordinary one.",
+    help="Real-time priority of the daemon, if that is permitted; 0: none.",
 )
-@click.option("--display", help="Whose foreground window counts; else $DISPLAY. none: no one's.")
-@click.option("--locks", "locks_file", metavar="FILE", help="Serve tokens and units of GPUs.")
+@click.option(
+    "--display",
+    metavar="DISPLAY",
+    help="The X display whose foreground window goes first; by default $DISPLAY. none: no display.",
+)
+@click.option(
+    "--locks",
+    "locks_file",
+    metavar="FILE",
+    help="Serve the GPU locks (tokens and units) that this file describes.",
+)
 @click.option(
     "--controller",
+    metavar="NAME",
     default="slowdown",
     show_default=True,
-    help="What decides on others' shares by misses: slowdown, aimd, bisection, alone.",
+    help="How misses change the GPU shares of others: slowdown, aimd, bisection, alone.",
 )
-@click.option("--metrics", metavar="unix:/PATH|PORT", help="Serve metrics for Prometheus there.")
-@click.option("--cpu", type=click.IntRange(min=0), help="Stay on this CPU.")
+@click.option(
+    "--metrics",
+    metavar="unix:/PATH|PORT",
+    help="Serve metrics for Prometheus at this socket or port.",
+)
+@click.option("--cpu", metavar="N", type=click.IntRange(min=0), help="Keep the daemon on this CPU.")
 def command(
     spec_file: str | None,
     loads: tuple[str, ...],
@@ -101,10 +152,11 @@ def command(
     metrics: str | None,
     cpu: int | None,
 ) -> None:
-    """Serve programs that run under Headway, in the foreground.
+    """Run the daemon in the foreground.
 
-    Options that are not given are those of [daemon] in the spec, or in the settings; headway config
-    path says where these are.
+    headway run starts a daemon if there is none, so this is for services and for options. An option
+    that is not given is taken from [daemon] in the spec, or in the settings file; headway config
+    path says where that is.
     """
     from headway.engine.reading import BadInput
     from headway.engine.units import DurationError, parse_duration, parse_slowdown

@@ -29,13 +29,13 @@ WIDTH = 20
     metavar="T",
     help="End the program after this long, such as 10s.",
 )
-@click.argument("command_line", nargs=-1, type=click.UNPROCESSED)
+@click.argument("command_line", nargs=-1, metavar="[-- PROGRAM [ARG]...]", type=click.UNPROCESSED)
 def command(as_json: bool, limit: str | None, command_line: tuple[str, ...]) -> None:
-    """Look at everything that Headway needs, and say how to put it right.
+    """Check everything that Headway needs, and say how to fix what is missing.
 
-    With -- and a program: also whether that program can be managed; then it is run, and which of
-    its GPU functions are hooked, which pass by, and why, is told when it ends. The exit code is 1
-    if something that is required is bad; the program's own is told.
+    With a program after --, doctor also checks whether that program can be managed, runs it, and
+    lists at its end which of its GPU functions are hooked, which pass by, and why. The exit code is
+    1 if something that is required is bad; the exit code of the program is printed.
     """
     from headway.view.doctor import checks, examine
     from headway.view.doctor.program import program_checks

@@ -39,20 +39,31 @@ def _is_flag(param: click.Parameter) -> bool:
 
 @click.command(name="launch", cls=Launch, context_settings={"allow_interspersed_args": False})
 @click.argument("prio")
-@click.option("--name", help="Name of the task; by default the program's.")
-@click.option("--share", metavar="P%[..P%]", help="What it may be given, such as 25%..100%.")
-@click.option("--controller", help="What decides from now on: slowdown, aimd, bisection, alone.")
-@click.option("--no-gate", is_flag=True, help="Shares alone: no waiting at the daemon's gate.")
+@click.option("--name", help="What the program is called in top; by default its file or script.")
+@click.option(
+    "--share",
+    metavar="P%[..P%]",
+    help="The part of the multiprocessors that it may get, such as 25%..100%.",
+)
+@click.option(
+    "--controller",
+    metavar="NAME",
+    help="How misses change shares from now on: slowdown, aimd, bisection, alone.",
+)
+@click.option(
+    "--no-gate", is_flag=True, help="Change shares only; the program does not wait for its turn."
+)
 @click.option(
     "--patience",
     default="5s",
     show_default=True,
     metavar="T",
-    help="How long a program may take to end after SIGINT, after SIGTERM, and so on.",
+    help="How long to wait for a program to end after SIGINT, and again after SIGTERM.",
 )
 @click.argument(
     "command_line",
     nargs=-1,
+    metavar="PROGRAM [ARG]...",
     required=True,
     type=click.UNPROCESSED,
     shell_complete=completing.programs,
@@ -69,9 +80,9 @@ def command(
     """Run a program, and give less important ones less of the GPU when it misses deadlines.
 
     The program writes "missed" or "pass" to stderr after each of its jobs; these words are taken
-    out, all else it writes goes on. PRIO is a whole number, larger for more important. Under MPS a
-    program that gets another share is asked to end by SIGINT, and started again; it has to end
-    between two kernels. The exit code is the program's, or 127, 126 or 2 as of headway run.
+    out, everything else is passed on. PRIO is a whole number; larger is more important. Under MPS a
+    program that gets another share is asked to end by SIGINT, and is started again; it has to end
+    between two kernels. The exit code is the program's, or 127, 126 or 2 as for headway run.
     """
     from headway.live.launched.program import Program, StartError
     from headway.live.launched.supervisor import TaskError

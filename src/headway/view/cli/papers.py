@@ -75,9 +75,15 @@ def show(figure: str, variant: str | None) -> None:
 @command.command()
 @click.argument("names", nargs=-1, required=True, metavar="FIGURE...")
 @click.option("--plot", metavar="F.png", help="Draw the figure.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, a line a figure.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the results as JSON, one line per figure."
+)
 @click.option("--seeds", type=click.IntRange(1, 100), help="How many runs to average over.")
-@click.option("--vary", metavar="10%", help="Also with all chosen numbers moved by up to so much.")
+@click.option(
+    "--vary",
+    metavar="10%",
+    help="Run again with all numbers that were chosen moved by up to this much.",
+)
 @click.option("--live", is_flag=True, help="CudaMon's figures: on this machine's GPU, under MPS.")
 @click.option("--prng", metavar="PROGRAM", help="With --live: the PRNG sample, built elsewhere.")
 @click.option("--strict", is_flag=True, help="Exit with 1 if a claim does not hold.")

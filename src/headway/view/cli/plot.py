@@ -23,7 +23,7 @@ ALL = ("timeline", "frames", "responses", "shares", "budgets", "waits")
     "--output",
     required=True,
     metavar="DIR|FILE.svg|.pdf|.png",
-    help="A folder for a picture each, or one picture with all.",
+    help="A folder for one file per picture, or one file for all of them.",
 )
 @click.option(
     "--what", default=",".join(ALL), show_default=True, metavar="LIST", help="What to draw."

@@ -22,10 +22,18 @@ def command(context: click.Context) -> None:
 
 @command.command()
 @click.argument("traces", nargs=-1, required=True, metavar="TRACE...")
-@click.option("--model", "names", multiple=True, metavar="MODEL", help="Only this; repeatable.")
-@click.option("--task", "wanted", metavar="NAME", help="Only tasks whose names begin so.")
-@click.option("--plot", metavar="F.png", help="Draw the errors' distribution.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, a line a verdict.")
+@click.option(
+    "--model",
+    "names",
+    multiple=True,
+    metavar="MODEL",
+    help="Only this cost model; may be repeated.",
+)
+@click.option("--task", "wanted", metavar="NAME", help="Only tasks whose names begin with this.")
+@click.option("--plot", metavar="F.png", help="Draw the distribution of errors.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the results as JSON, one line per verdict."
+)
 @click.option(
     "--load", "loads", multiple=True, metavar="FILE.py", help="Load a cost model from a file."
 )

@@ -21,9 +21,22 @@ RECORDED, SAME = "recorded", "simulated"
 
 @click.command(name="replay")
 @click.argument("trace")
-@click.option("--policy", "names", multiple=True, help="Another policy for all; may be repeated.")
-@click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change a key in these.")
-@click.option("--paced", multiple=True, metavar="TASK", help="This one follows a clock.")
+@click.option(
+    "--policy", "names", multiple=True, help="Another policy for all tasks; may be repeated."
+)
+@click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Change a key under these policies.",
+)
+@click.option(
+    "--paced",
+    multiple=True,
+    metavar="TASK",
+    help="A task that is paced by a clock; may be repeated.",
+)
 @click.option("--write", metavar="F.toml", help="Save the scenario, for headway sim and compare.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as one JSON object.")
 def command(

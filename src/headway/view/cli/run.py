@@ -17,48 +17,74 @@ from headway.view.errors import UserError, say
 
 
 @click.command(name="run", context_settings={"allow_interspersed_args": False})
-@click.option("--name", help="Name of the task; by default the program's.")
+@click.option("--name", help="What the program is called in top; by default its file or script.")
 @click.option(
     "--policy",
     shell_complete=completing.policies,
-    help="prt, ht, ...; headway policies lists them.",
+    help="A scheduling policy, such as prt or ht; headway policies lists them.",
 )
-@click.option("--priority", help="A number, larger is more important, or * or rm or edf.")
-@click.option("--reserve", metavar="C/T[:pe|ae]", help="A budget, such as 5ms/20ms.")
-@click.option("--shared", metavar="POOL", help="Share the reserve with others of this pool.")
-@click.option("--period", metavar="T", help="How often its jobs come, such as 10ms; for rm.")
-@click.option("--deadline", metavar="D", help="How long a job may take; by default the period.")
+@click.option(
+    "--priority",
+    help="A number (larger is more important), * for the foreground window, rm or edf.",
+)
+@click.option(
+    "--reserve",
+    metavar="C/T[:pe|ae]",
+    help="A budget of C of GPU time in every T, such as 5ms/20ms.",
+)
+@click.option("--shared", metavar="POOL", help="Share the reserve with all programs of this pool.")
+@click.option(
+    "--period", metavar="T", help="How often its jobs come, such as 33ms; rm orders by this."
+)
+@click.option(
+    "--deadline",
+    metavar="D",
+    help="How long a job may take; by default the period; edf orders by this.",
+)
 @click.option(
     "--slowdown",
     metavar="P%",
-    help="Without a deadline: how much longer than alone jobs may take; 10% by default.",
+    help="Without a deadline: how much longer than alone a job may take (10% by default).",
 )
 @click.option(
     "--predict",
     metavar="MODEL",
-    help="Predict what its groups cost by a cost model: adaptive, libetp, history or recent.",
+    help="The cost model that predicts its work: adaptive, libetp, history or recent.",
 )
 @click.option(
     "--share",
     metavar="P%[..P%]",
-    help="Which part of the multiprocessors it may be given beside others, such as 25%..100%.",
+    help="The part of the multiprocessors that it may get beside others, such as 25%..100%.",
 )
 @click.option(
     "--gpu",
     type=click.Choice(["auto"]),
-    help="auto: wait for a place on a GPU, and use that GPU (daemon --locks).",
+    help="auto: wait for a place on a GPU, and use that GPU (needs daemon --locks).",
 )
-@click.option("--units", is_flag=True, help="With --gpu: kernels and copies own the GPU's units.")
-@click.option("--require", is_flag=True, help="Fail rather than run unmanaged.")
-@click.option("--no-daemon", is_flag=True, help="Start no daemon if none runs.")
 @click.option(
-    "--software-gpu", is_flag=True, help="Use llvmpipe and PoCL, as one device on one CPU."
+    "--units",
+    is_flag=True,
+    help="With --gpu: each kernel or copy locks the unit of the GPU that runs it.",
 )
-@click.option("--summary", is_flag=True, help="Say after its end what the program came to.")
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing.")
+@click.option(
+    "--require",
+    is_flag=True,
+    help="Fail if the program cannot be managed, instead of running it unmanaged.",
+)
+@click.option("--no-daemon", is_flag=True, help="Do not start a daemon if none runs.")
+@click.option(
+    "--software-gpu", is_flag=True, help="Use llvmpipe and PoCL as the GPU: one device, on one CPU."
+)
+@click.option(
+    "--summary",
+    is_flag=True,
+    help="Report at its end: jobs, how much slower than alone, and what it cost others.",
+)
+@click.option("-q", "--quiet", is_flag=True, help="Print no messages of Headway's own.")
 @click.argument(
     "command_line",
     nargs=-1,
+    metavar="[--] PROGRAM [ARG]...",
     required=True,
     type=click.UNPROCESSED,
     shell_complete=completing.programs,
@@ -74,13 +100,12 @@ def command(
     command_line: tuple[str, ...],
     **options: str | None,
 ) -> None:
-    """Run a program with its GPU work in priority order and within a budget.
+    """Run a program with a priority and a budget for its GPU work.
 
-    The first word that is no option, or follows --, is the program; the rest is its own. It
-    replaces this process (with --summary it is a child), so its exit code, signals and standard
-    input are its own. Without it
-    the exit code is 127 (there is no such program), 126 (it cannot be started), or 2 (an option
-    is wrong, or with --require it would run unmanaged).
+    Everything after -- is the program and its arguments. The program replaces this process (with
+    --summary it is a child), so exit code, signals and standard input are the program's own. If it
+    does not run, the exit code is 127 (there is no such program), 126 (it cannot be started), or 2
+    (an option is wrong, or --require found that it would run unmanaged).
     """
     from headway.live.identity.program import ProgramError, find_program
 

@@ -13,17 +13,36 @@ from headway.view.errors import UserError
 @click.option(
     "--policy",
     shell_complete=completing.policies,
-    help="prt, ht, ...; headway policies lists them.",
+    help="A scheduling policy, such as prt or ht; headway policies lists them.",
 )
-@click.option("--priority", help="A number, larger is more important, or * or rm or edf.")
-@click.option("--reserve", metavar="C/T[:pe|ae]", help="A budget, such as 5ms/20ms.")
-@click.option("--shared", metavar="POOL", help="Share the reserve with others of this pool.")
-@click.option("--period", metavar="T", help="How often its jobs come, such as 10ms; for rm.")
-@click.option("--deadline", metavar="D", help="How long a job may take; by default the period.")
 @click.option(
-    "--slowdown", metavar="P%", help="Without a deadline: how much longer than alone jobs may take."
+    "--priority",
+    help="A number (larger is more important), * for the foreground window, rm or edf.",
 )
-@click.option("--share", metavar="P%[..P%]", help="What it may be given beside others: 25%..100%.")
+@click.option(
+    "--reserve",
+    metavar="C/T[:pe|ae]",
+    help="A budget of C of GPU time in every T, such as 5ms/20ms.",
+)
+@click.option("--shared", metavar="POOL", help="Share the reserve with all programs of this pool.")
+@click.option(
+    "--period", metavar="T", help="How often its jobs come, such as 33ms; rm orders by this."
+)
+@click.option(
+    "--deadline",
+    metavar="D",
+    help="How long a job may take; by default the period; edf orders by this.",
+)
+@click.option(
+    "--slowdown",
+    metavar="P%",
+    help="Without a deadline: how much longer than alone a job may take.",
+)
+@click.option(
+    "--share",
+    metavar="P%[..P%]",
+    help="The part of the multiprocessors that it may get beside others, such as 25%..100%.",
+)
 def command(
     task: str,
     policy: str | None,
@@ -32,7 +51,10 @@ def command(
     shared: str | None,
     **goals: str | None,
 ) -> None:
-    """Change a program while it runs. TASK is a name or a pid, as headway ps shows them."""
+    """Change the priority or budget of a running program, at once.
+
+    TASK is a name or a pid, as headway ps shows them.
+    """
     from headway.view.daemons import ask
 
     if not (policy or priority or reserve or any(goals.values())):

@@ -8,14 +8,20 @@ import click
 
 
 @click.command(name="shell")
-@click.option("--controller", help="What decides from now on: slowdown, aimd, bisection, alone.")
-@click.option("--no-gate", is_flag=True, help="Shares alone: no waiting at the daemon's gate.")
+@click.option(
+    "--controller",
+    metavar="NAME",
+    help="How misses change shares from now on: slowdown, aimd, bisection, alone.",
+)
+@click.option(
+    "--no-gate", is_flag=True, help="Change shares only; programs do not wait for their turn."
+)
 @click.option(
     "--patience",
     default="5s",
     show_default=True,
     metavar="T",
-    help="How long a program may take to end after SIGINT, after SIGTERM, and so on.",
+    help="How long to wait for a program to end after SIGINT, and again after SIGTERM.",
 )
 def command(controller: str | None, no_gate: bool, patience: str) -> None:
     """Launch programs and change them at a prompt, or as the lines on stdin say.

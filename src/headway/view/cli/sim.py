@@ -21,9 +21,11 @@ from headway.view.running import watch
 
 @click.command(name="sim")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, one line a file.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the results as JSON, one line per file."
+)
 @click.option("--trace", metavar="F.pftrace", help="Write a full trace for ui.perfetto.dev.")
-@click.option("--plot", metavar="F.png", help="Draw timeline, rates and response times.")
+@click.option("--plot", metavar="F.png", help="Draw the timeline, frame rates and response times.")
 @click.option(
     "--set",
     "changes",
@@ -32,7 +34,7 @@ from headway.view.running import watch
     help="Change a key, e.g. task.video.priority=5.",
 )
 @click.option("--variant", metavar="NAME", help="Run the file's variant of this name.")
-@click.option("--seed", type=int, help="Seed of everything random; replaces the file's.")
+@click.option("--seed", type=int, help="Seed of everything random, instead of the file's.")
 @click.option("--spec", "spec_file", metavar="FILE", help="Take policies and reserves from a spec.")
 @click.option(
     "--load", "loads", multiple=True, metavar="FILE.py", help="Load a policy from a file."

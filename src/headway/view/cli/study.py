@@ -31,7 +31,7 @@ def command(context: click.Context) -> None:
     default="0.1:1.0:0.1",
     metavar="FROM:TO:STEP",
     show_default=True,
-    help="Of a task set, CPU and GPU time together, for each CPU.",
+    help="Utilisation of a task set: CPU and GPU time together, per CPU.",
 )
 @click.option(
     "--sets",
@@ -149,8 +149,12 @@ def command(context: click.Context) -> None:
     type=click.Choice(["analysis", "analysis-soft", "simulation"]),
     help="What makes a set schedulable.",
 )
-@click.option("--seed", default=0, type=int, show_default=True, help="Of the task sets.")
-@click.option("--jobs", type=click.IntRange(1, 4096), help="Processes; default: one for each CPU.")
+@click.option(
+    "--seed", default=0, type=int, show_default=True, help="Seed of the random task sets."
+)
+@click.option(
+    "--jobs", type=click.IntRange(1, 4096), help="Processes to use; by default one for each CPU."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.option("--plot", metavar="F.png", help="Draw the ratios with their intervals.")
 def acceptance(**options: Any) -> int:

@@ -19,10 +19,14 @@ WIDE = 160
 
 
 @click.command(name="top")
-@click.option("--once", is_flag=True, help="Print one table, and end.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object per refresh.")
-@click.option("--interval", default="1s", show_default=True, help="Between two refreshes.")
-@click.option("--no-color", "no_colour", is_flag=True, help="No colours; so does $NO_COLOR.")
+@click.option("--once", is_flag=True, help="Print one table and exit.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object at every refresh.")
+@click.option(
+    "--interval", metavar="T", default="1s", show_default=True, help="Time between two refreshes."
+)
+@click.option(
+    "--no-color", "no_colour", is_flag=True, help="Use no colours; $NO_COLOR does the same."
+)
 @click.option("--ascii", "only_ascii", is_flag=True, help="Draw with ASCII characters only.")
 def command(once: bool, as_json: bool, interval: str, no_colour: bool, only_ascii: bool) -> None:
     """Watch who uses the GPU and who waits, and change priorities and reserves.

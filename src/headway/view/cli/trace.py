@@ -22,19 +22,21 @@ NICE = 10
 
 
 @click.command(name="trace", context_settings={"allow_interspersed_args": False})
-@click.option("-o", "--output", required=True, metavar="F.pftrace", help="Where to write it.")
+@click.option("-o", "--output", required=True, metavar="F.pftrace", help="The trace to write.")
 @click.option(
-    "--for", "--duration", "duration", metavar="T", help="Stop after so long, such as 10s."
+    "--for", "--duration", "duration", metavar="T", help="Stop after this long, such as 10s."
 )
-@click.option("--task", metavar="T", help="Draw the track of this task only, by name or pid.")
-@click.option("--name", help="As of headway run, for the program.")
-@click.option("--policy", help="As of headway run.")
-@click.option("--priority", help="As of headway run.")
-@click.option("--reserve", metavar="C/T[:pe|ae]", help="As of headway run.")
-@click.option("--shared", metavar="POOL", help="As of headway run.")
-@click.option("--software-gpu", is_flag=True, help="As of headway run.")
+@click.option(
+    "--task", metavar="T", help="In Perfetto, draw the track of this task only (a name or a pid)."
+)
+@click.option("--name", help="Of the program after --, as for headway run.")
+@click.option("--policy", help="As for headway run.")
+@click.option("--priority", help="As for headway run.")
+@click.option("--reserve", metavar="C/T[:pe|ae]", help="As for headway run.")
+@click.option("--shared", metavar="POOL", help="As for headway run.")
+@click.option("--software-gpu", is_flag=True, help="As for headway run.")
 @click.option("--from-fd", type=int, hidden=True, help="Read from there what a daemon sends.")
-@click.argument("command_line", nargs=-1, type=click.UNPROCESSED)
+@click.argument("command_line", nargs=-1, metavar="[-- PROGRAM [ARG]...]", type=click.UNPROCESSED)
 def command(
     output: str,
     duration: str | None,
@@ -44,7 +46,7 @@ def command(
     software_gpu: bool,
     **options: str | None,
 ) -> int:
-    """Record what the daemon does, from now on, for ui.perfetto.dev, headway check and replay.
+    """Record what runs, from now on, for ui.perfetto.dev and headway report, check and replay.
 
     Ends with Ctrl-C, after --for, or, if a program is given after --, with that program, which
     then runs under Headway. What cannot be written in time, or at all, is dropped and counted.

@@ -16,9 +16,20 @@ LONGEST_NS = 60_000_000_000
 
 
 @click.command(name="web")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="By default any free one.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    help="The port to serve at; by default any free one.",
+)
 @click.option("--open", "opens", is_flag=True, help="Show it in the browser.")
-@click.option("--last", default="10s", show_default=True, metavar="T", help="How long back.")
+@click.option(
+    "--last",
+    default="10s",
+    show_default=True,
+    metavar="T",
+    help="How much of the past the page shows.",
+)
 @click.option("--allow-changes", is_flag=True, help="Let the page change priorities and reserves.")
 def command(port: int, opens: bool, last: str, allow_changes: bool) -> None:
     """Serve a live page: what headway top shows, and the report of the last seconds.
