@@ -90,7 +90,7 @@ compat: setup ## Programs from Debian with and without Headway: the table in doc
 
 .PHONY: fuzz
 fuzz: setup ## Readers of strangers' input, fed by coverage for long: make fuzz SECONDS=300
-	for target in hello message page request duration spec scenario trace survey; do \
+	for target in hello message page request duration spec scenario trace others survey; do \
 	  $(BIN)/python -m tests.fuzz.run $$target --seconds $(or $(SECONDS),300) || exit 1; done
 
 .PHONY: wheel

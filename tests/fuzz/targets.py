@@ -20,6 +20,8 @@ from headway.live.wire import protocol
 from headway.live.wire.layout import HELLO
 from headway.sim.scenario import parse_scenario, parse_variants
 from headway.view.doctor.survey import read_survey
+from headway.view.report.others import data_of_others
+from headway.view.traces import others as other_traces
 from headway.view.traces.reader import read_events
 from headway.view.traces.records import TraceError
 
@@ -92,6 +94,17 @@ def trace(data: bytes) -> None:
         with contextlib.suppress(TraceError):
             for _ in read_events(file.name):
                 pass
+
+
+@target
+def others(data: bytes) -> None:
+    """Traces of other tools: whatever is read can be shown."""
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(data)
+        file.flush()
+        with contextlib.suppress(TraceError):
+            found = other_traces.read(file.name)
+            data_of_others(found.tracks, *found.bounds())
 
 
 @target

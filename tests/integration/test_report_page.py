@@ -346,6 +346,35 @@ def test_pointing_at_something_shows_its_numbers(
     assert "waited" in chromium.text("#tip")
 
 
+def test_tracks_of_another_tool_stand_below_the_run(chromium: Browser, tmp_path: Path) -> None:
+    """At their times, with their names, which are text as those of tasks are."""
+    trace = write(
+        tmp_path / "run.pftrace",
+        [Began(0, 1), TaskAdded(10 * MS, "a", "prt", "0", 0), Ended(20 * MS, True)],
+    )
+    events = [
+        {"ph": "X", "cat": "kernel", "name": HOSTILE, "pid": 0, "tid": 7, "ts": 12e3, "dur": 4e3},
+        {"ph": "X", "name": "step", "pid": 9, "tid": 9, "ts": 1e3, "dur": 10e3},
+    ]
+    (tmp_path / "torch.json").write_text(json.dumps({"traceEvents": events}))
+    chromium.open(report(tmp_path, trace, "--with", str(tmp_path / "torch.json")))
+    assert chromium.complaints() == []
+    assert chromium.run("return OTHERS.map(track => track.name)") == ["GPU 0 stream 7", "9"]
+    found = chromium.run("""
+        const rows = timeline.rowsOf('other');
+        const at = (row, ms) => timeline.describe(timeline.x(ms * 1e6), row.y + 9);
+        return [at(rows[0], 4), at(rows[0], 7), at(rows[1], .5), at(rows[1], 2)]""")
+    assert [text.partition("\n")[2] for text in found] == [
+        f"{HOSTILE}: 4.00 ms",
+        "nothing",
+        "step: 1.00 ms",
+        "nothing",
+    ]
+    late = headway("report", trace, "--with", tmp_path / "late.json", "-o", tmp_path / "p.html")
+    assert late.returncode == 2
+    assert late.stderr.startswith(f"{tmp_path / 'late.json'}: cannot be read")
+
+
 def test_light_and_dark_are_followed_and_can_be_changed(
     chromium: Browser, bombs: tuple[Path, dict[str, Any]]
 ) -> None:

@@ -84,7 +84,7 @@ from headway.view.errors import UserError, say
 @click.argument(
     "command_line",
     nargs=-1,
-    metavar="[--] PROGRAM [ARG]...",
+    metavar="PROGRAM [ARG]...",
     required=True,
     type=click.UNPROCESSED,
     shell_complete=completing.programs,

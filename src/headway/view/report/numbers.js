@@ -1,6 +1,6 @@
 // What the page knows, and sums over a stretch of it. Bins and selections are half-open; an instant
 // belongs to the stretch that it ends, as in the analysis that made these numbers.
-let DATA, DURATION, WIDTH, BINS, TASKS, RESERVES, WHOLE;
+let DATA, DURATION, WIDTH, BINS, TASKS, RESERVES, OTHERS, WHOLE;
 const CAUSES = ['own budget', 'hold-off', 'GPU idle'];
 
 // From here on the page is about this.
@@ -11,6 +11,7 @@ function take(data) {
   BINS = Math.max(1, Math.ceil(DURATION / WIDTH));
   TASKS = data.tasks.map(decodeTask);
   RESERVES = data.reserves.map(decodeReserve);
+  OTHERS = data.others.tracks.map(decodeOther);
   WHOLE = numbers(null);
 }
 take(JSON.parse(document.getElementById('data').textContent));
@@ -47,6 +48,16 @@ function decodeReserve(reserve) {
   const points = [];
   for (let i = 0, at = 0; i < reserve.points.length; i += 2) points.push([at += reserve.points[i], reserve.points[i + 1]]);
   return {...reserve, points, charged: dense(reserve.charged)};
+}
+
+// A track that another tool recorded: slices that follow each other, each with its name.
+function decodeOther(track) {
+  const slices = [];
+  for (let i = 0, at = 0; i < track.slices.length; i += 3) {
+    const name = track.slices[i + 2];
+    slices.push([at += track.slices[i], at + track.slices[i + 1], DATA.others.names[name], name]);
+  }
+  return {...track, slices};
 }
 
 function sum(bins, from, to) {

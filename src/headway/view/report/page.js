@@ -41,6 +41,7 @@ function head() {
     'run’s p50, p99 and max are exact; percentiles of a selection are within 3 %. For single groups make a report of a part: headway report TRACE --from … --to …');
   if (DATA.reserves_left_out) notes.push(`Budgets are shown of the ${RESERVES.length} reserves that were charged most; ${DATA.reserves_left_out} more are left out.`);
   if (DATA.marks_left_out) notes.push(`The timeline marks the first ${DATA.marks.length} events (tasks that come and go, focus, policies); ${DATA.marks_left_out} more are left out.`);
+  if (DATA.others.left_out) notes.push(`Of the tracks of other tools the ${OTHERS.length} busiest are shown; ${DATA.others.left_out} more are left out.`);
   if (!groups) notes.push('No group completed in this part of the run.');
   $('notes').replaceChildren(...notes.map(note => make('p', {}, note)));
   $('footer').textContent = `Headway ${DATA.version} · ${DATA.events.toLocaleString('en')} events · ` +

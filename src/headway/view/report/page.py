@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
+from collections.abc import Sequence
 from importlib import resources
 from typing import Any
 
@@ -17,6 +18,8 @@ from headway import __version__
 from headway.trace.analysis import History, Occupancy, summarise
 from headway.view.files import whole_or_nothing
 from headway.view.report.data import Data
+from headway.view.report.others import data_of_others
+from headway.view.traces.others import Track
 
 SCRIPTS = ("numbers.js", "parts.js", "timeline.js", "charts.js", "page.js")
 
@@ -29,9 +32,11 @@ def write_report(
     facts: dict[str, Any],
     from_ns: int,
     to_ns: int,
+    others: Sequence[Track] = (),
 ) -> None:
-    """Write the page; `facts` go to its header."""
-    text = text_of(history, title=title, facts=facts, from_ns=from_ns, to_ns=to_ns)
+    """Write the page; `facts` go to its header, tracks of other tools to its timeline."""
+    data = data_of(history, facts=facts, from_ns=from_ns, to_ns=to_ns, others=others)
+    text = page(title, data.decode())
     with whole_or_nothing(path) as partial:
         partial.write_text(text, encoding="utf-8")
 
@@ -50,6 +55,7 @@ def data_of(
     from_ns: int,
     to_ns: int,
     zero_ns: int | None = None,
+    others: Sequence[Track] = (),
 ) -> bytes:
     """What the page of a stretch of a run shows, as JSON; times are told from `zero_ns` on, by
     default from the beginning of the run."""
@@ -66,6 +72,7 @@ def data_of(
         "whole": history.end_ns - history.begin_ns,
         "busy": summary.busy_ns,
         "complete": history.complete,
+        "others": data_of_others(others, from_ns, to_ns),
     }
     return Data(history, occupancy, summary).encode(head)
 

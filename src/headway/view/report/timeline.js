@@ -3,7 +3,7 @@
 const timeline = (() => {
   const canvas = $('timeline');
   const paint = canvas.getContext('2d');
-  const AXIS = 26, GPU = 40, TASK = 28, LANE = 46, PAD = 8;
+  const AXIS = 26, GPU = 40, TASK = 28, LANE = 46, OTHER = 20, PAD = 8;
   let width = 0, left = 0, rows = [], height = 0;
 
   const span = () => state.view[1] - state.view[0];
@@ -24,6 +24,8 @@ const timeline = (() => {
       const name = reserve.name.replace(/^@/, '');
       add({kind: 'budget', reserve, h: LANE, name: left < 100 ? name : `budget ${name}`});
     }
+    if (OTHERS.length) y += 8;
+    for (const track of OTHERS) add({kind: 'other', track, h: OTHER, name: track.name});
     height = y + 6;
   }
 
@@ -237,6 +239,18 @@ const timeline = (() => {
     paint.lineWidth = 1;
   }
 
+  function drawOther(row) {
+    const slices = row.track.slices;
+    paint.fillStyle = css('--idle');
+    paint.fillRect(left, row.y + 3, inner(), 12);
+    for (let shade = 0; shade < 4; shade++) {  // by name, so that what follows on something else is seen
+      paint.globalAlpha = 1 - shade * .22;
+      strip(cover(slices, s => s[0], s => s[1], s => s[3] % 4 === shade), row.y + 3, 12, css(row.track.gpu ? '--accent' : '--soft'));
+    }
+    paint.globalAlpha = 1;
+    edges(slices.map(s => ({start: s[0], end: s[1]})), row.y + 3, 12);
+  }
+
   function drawAxis() {
     const unit = span() >= 2e9 ? 1e9 : span() >= 2e6 ? 1e6 : 1e3;
     const name = unit === 1e9 ? 's' : unit === 1e6 ? 'ms' : 'µs';
@@ -264,7 +278,7 @@ const timeline = (() => {
     paint.textAlign = 'left';
     paint.textBaseline = 'middle';
     for (const row of rows) {
-      const y = row.y + (row.kind === 'gpu' ? 17 : row.kind === 'task' ? 13 : LANE / 2);
+      const y = row.y + ({gpu: 17, task: 13, other: 9}[row.kind] || LANE / 2);
       let from = 0;
       if (row.kind === 'task') {
         paint.fillStyle = css(`--t${row.task.index % 8}`);
@@ -272,7 +286,7 @@ const timeline = (() => {
         from = 9;
         dim(row.task);
       }
-      paint.fillStyle = css(row.kind === 'budget' ? '--soft' : '--text');
+      paint.fillStyle = css(row.kind === 'budget' || row.kind === 'other' ? '--soft' : '--text');
       paint.fillText(clipped(row.name, left - from - 8), from, y);
       paint.globalAlpha = 1;
     }
@@ -319,7 +333,7 @@ const timeline = (() => {
     paint.clearRect(0, 0, width, height);
     paint.font = `12.5px ${getComputedStyle(document.body).fontFamily}`;
     drawAxis();
-    const draws = {gpu: drawGpu, task: drawTask, budget: drawBudget};
+    const draws = {gpu: drawGpu, task: drawTask, budget: drawBudget, other: drawOther};
     for (const row of rows) draws[row.kind](row);
     drawMarks();
     drawSelection();
@@ -341,6 +355,9 @@ const timeline = (() => {
     if (row.kind === 'budget') {
       const place = firstAfter(row.reserve.points, ns, point => point[0]) - 1;
       lines.push(place < 0 ? 'no budget yet' : `budget ${row.reserve.thinned ? 'about ' : ''}${duration(row.reserve.points[place][1])} of ${duration(row.reserve.capacity)}`);
+    } else if (row.kind === 'other') {
+      const slice = row.track.slices[firstAfter(row.track.slices, ns, s => s[1])];
+      lines.push(slice && slice[0] <= ns ? `${slice[2] || 'unnamed'}: ${duration(slice[1] - slice[0])}` : 'nothing');
     } else {
       const tasks = row.kind === 'task' ? [row.task] : shown();
       lines.push(...(DATA.exact ? describeRun(tasks, ns, row) : describeBin(tasks, ns)));
@@ -373,5 +390,5 @@ const timeline = (() => {
     return tasks.filter(task => task.busy[bin]).map(task => `${task.name}: ${percent(task.busy[bin] / WIDTH)} of this ${duration(WIDTH)}`);
   }
 
-  return {draw, describe, time, x, get left() { return left; }, canvas};
+  return {draw, describe, time, x, rowsOf: kind => rows.filter(row => row.kind === kind), get left() { return left; }, canvas};
 })();

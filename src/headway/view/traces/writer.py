@@ -20,7 +20,7 @@ from zlib import compress, crc32
 
 from headway.engine.events import Ended, Event, TakenUp
 from headway.view import targets
-from headway.view.traces import protobuf, records
+from headway.view.traces import clocks, protobuf, records
 from headway.view.traces.drawing import Drawing
 from headway.view.traces.records import TraceError, reason
 
@@ -74,6 +74,8 @@ class TraceWriter:
             raise TraceError(f"{self.path}: cannot be written ({reason(error)})") from error
         header = protobuf.message(records.RECORD, records.header())
         self._put(protobuf.message(records.PACKET, header))
+        if keep:  # a live run
+            self._put(clocks.packet())
 
     def write(self, event: Event) -> None:
         """Add a record; the last one is `Ended`."""
