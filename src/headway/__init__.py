@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["current", "enter_server", "gpu", "job", "leave_server", "sim", "task"]
+__all__ = ["current", "enter_server", "fleet", "gpu", "job", "leave_server", "sim", "task"]
 
 if TYPE_CHECKING:
+    from headway import fleet as fleet
     from headway import gpu as gpu
     from headway import sim as sim
     from headway.live.api.inside import enter_server as enter_server

@@ -229,6 +229,7 @@ SAYS_NOTHING = {
     "daemon",
     "doctor",
     "explain",
+    "fleet",
     "launch",
     "ps",
     "run",

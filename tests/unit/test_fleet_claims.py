@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
+from headway.engine.reserves import parse_reserve
 from headway.fleet.claims import ClaimError, label, read_claim, written
+from headway.fleet.proofs import objection_alone
 
 WRONG: list[tuple[Any, str]] = [
     (7, "found 7, expected its keys, such as priority and reserve"),
@@ -41,12 +44,25 @@ def test_a_wrong_claim_is_one_line(found: Any, said: str) -> None:
 def test_a_claim_means_what_it_says() -> None:
     claim = read_claim({"priority": 9, "reserve": "6ms/10ms", "deadline": "10ms"}, "detector")
     assert (claim.name, claim.level, claim.units, claim.deadline_ns) == (
-        "detector", 9, 6000, 10_000_000,
+        "detector", 9, 7895, 10_000_000,
     )  # fmt: skip
     assert claim.options() == {
-        "name": "detector", "priority": 9, "reserve": "6ms/10ms", "deadline": "10ms",
+        "name": "detector", "priority": 9, "reserve": "6000000ns/7600000ns:pe", "deadline": "10ms",
     }  # fmt: skip
     assert claim.describe() == "priority 9, 6ms/10ms, within 10ms"
+
+
+def test_a_reserve_keeps_its_own_deadline() -> None:
+    """Jobs of 6 ms every 10 ms that find their budget used wait for the next replenishment: with
+    6 ms every 10 ms up to 12 ms in all. So the period in force is as short as the deadline needs,
+    and where the deadline is long enough, it is what was asked for."""
+    for reserve, deadline, share in (("4ms/10ms", "10ms", 4000), ("6ms/10ms", "13ms", 6000)):
+        claim = read_claim({"reserve": reserve, "deadline": deadline})
+        assert claim.units == share
+        assert claim.options()["reserve"] == reserve
+    tight = read_claim({"reserve": "6ms/10ms", "deadline": "10ms"})
+    assert not objection_alone(tight, 200_000)
+    assert objection_alone(replace(tight, reserve=parse_reserve("6ms/10ms")), 0)
 
 
 def test_shares_are_rounded_up_to_what_a_cluster_counts_in() -> None:

@@ -276,7 +276,7 @@ class Histories(RuleBasedStateMachine):
                     "fixed",
                     "prt",
                     gpu.longest_ns if held.reserve is None else held.reserve.capacity_ns,
-                    period_ns=None if held.reserve is None else held.reserve.period_ns,
+                    period_ns=held.period_ns or None,
                     deadline_ns=held.deadline_ns,
                     reserve=held.reserve,
                 )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from headway.fleet.claims import UNITS, Claim
+from headway.fleet.claims import BLOCKED_NS, UNITS, Claim
 
-LONGEST_NS = 200_000
+LONGEST_NS = BLOCKED_NS
 """The longest group of a task without a reserve: a daemon's window, if a node says nothing else."""
 
 
@@ -22,16 +22,17 @@ class Place:
         return f"GPU {self.gpu} of node {self.node}"
 
 
-Shape = tuple[int, str, int, int, int, str]
+Shape = tuple[int, str, int, int, int, str, int]
 """What the analysis looks at in a claim: two claims of one shape are alike to it."""
 
 
 def shape_of(claim: Claim) -> Shape:
     spec = claim.reserve
     if spec is None:
-        return claim.effective_level, claim.rule, 0, 0, 0, ""
+        return claim.effective_level, claim.rule, 0, 0, 0, "", 0
     due_ns = claim.deadline_ns or 0
-    return claim.level, claim.rule, spec.capacity_ns, spec.period_ns, due_ns, spec.kind
+    reserve = spec.capacity_ns, spec.period_ns, due_ns, spec.kind
+    return claim.level, claim.rule, *reserve, claim.period_ns
 
 
 @dataclass(slots=True, eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -15,6 +15,8 @@ from headway.engine.units import format_ns
 from headway.live.server import requests
 from headway.live.server.requests import Refusal
 
+BLOCKED_NS = 200_000
+"""What may be on a GPU when a job comes: a daemon's window, if its node says nothing else."""
 UNITS = 10_000
 """Parts of a GPU's time that a cluster counts in: Ray's precision is 0.0001."""
 TASK_OPTIONS = ("name", "priority", "reserve", "deadline", "policy", "slowdown", "share")
@@ -36,7 +38,9 @@ class Claim:
     """Its priority; larger is more important."""
     rule: str = "fixed"
     reserve: ReserveSpec | None = None
-    """None: the task gets what others leave."""
+    """As it is in force. None: the task gets what others leave."""
+    period_ns: int = 0
+    """Of its jobs: the reserve's period as it was written."""
     deadline_ns: int | None = None
     preemptible: bool = False
     """Whether the task may be moved, or wait, for a more important one's sake."""
@@ -63,15 +67,17 @@ class Claim:
 
     def options(self) -> dict[str, Any]:
         """What the daemon of its GPU is told."""
-        return {key: self.words[key] for key in TASK_OPTIONS if self.words.get(key) is not None}
+        told = {key: self.words[key] for key in TASK_OPTIONS if self.words.get(key) is not None}
+        if self.reserve is not None and self.reserve.period_ns != self.period_ns:
+            spec = self.reserve
+            told["reserve"] = f"{spec.capacity_ns}ns/{spec.period_ns}ns:{spec.kind}"
+        return told
 
     def describe(self) -> str:
         """A line for people."""
         parts = [f"priority {self.words.get('priority', 0)}"]
         if self.reserve is not None:
-            parts.append(
-                f"{format_ns(self.reserve.capacity_ns)}/{format_ns(self.reserve.period_ns)}"
-            )
+            parts.append(f"{format_ns(self.reserve.capacity_ns)}/{format_ns(self.period_ns)}")
         if self.deadline_ns is not None:
             parts.append(f"within {format_ns(self.deadline_ns)}")
         parts += [f"{key}={value}" for key, value in self.labels]
@@ -116,7 +122,8 @@ def read_claim(given: Mapping[str, Any] | None, name: str = "task") -> Claim:
         name=options.name or name,
         level=0 if options.priority is None else options.priority.level,
         rule="fixed" if options.priority is None else options.priority.name,
-        reserve=options.reserve,
+        reserve=_in_time(options.reserve, options.deadline_ns),
+        period_ns=0 if options.reserve is None else options.reserve.period_ns,
         deadline_ns=options.deadline_ns,
         preemptible=preemptible,
         labels=_labels(given.get("labels")),
@@ -157,6 +164,21 @@ def _check_times(
             f"deadline: found {words['deadline']!r}, expected no less than the reserve's "
             f"{format_ns(reserve.capacity_ns)}"
         )
+
+
+def _in_time(reserve: ReserveSpec | None, deadline_ns: int | None) -> ReserveSpec | None:
+    """The reserve that keeps the deadline of jobs of C every T. These come whenever they want, so a
+    job may find the budget used and wait for the next replenishment: up to 2 C - (T - T') with a
+    period T' of the reserve. Where C every T does not do, T' is made shorter, to leave room for
+    what runs when the job comes, too."""
+    if reserve is None or deadline_ns is None or reserve.kind != "pe":
+        return reserve
+    capacity_ns, period_ns = reserve.capacity_ns, reserve.period_ns
+    length_ns = capacity_ns + BLOCKED_NS
+    if 2 * length_ns <= deadline_ns:
+        return reserve
+    refill_ns = min(period_ns, deadline_ns + period_ns - 2 * length_ns)
+    return replace(reserve, period_ns=max(capacity_ns, refill_ns))
 
 
 def _labels(given: object) -> tuple[tuple[str, str], ...]:

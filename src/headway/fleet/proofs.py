@@ -63,7 +63,7 @@ def _object(before: list[GroupTask], new: GroupTask) -> str:
 
 def _group(name: str, shape: Shape, longest_ns: int) -> GroupTask:
     """As `proof` takes tasks: one of C every T is a job of one group of C every T."""
-    level, rule, capacity_ns, period_ns, deadline_ns, kind = shape
+    level, rule, capacity_ns, refill_ns, deadline_ns, kind, period_ns = shape
     if not capacity_ns:
         return GroupTask(name, level, rule, "prt", longest_ns)
     refused = "" if kind == "pe" else "its reserve goes by predictions that may be wrong"
@@ -76,7 +76,7 @@ def _group(name: str, shape: Shape, longest_ns: int) -> GroupTask:
         period_ns=period_ns,
         deadline_ns=deadline_ns or None,
         order_ns=period_ns,
-        reserve=ReserveSpec(kind, capacity_ns, period_ns, predict="history"),
+        reserve=ReserveSpec(kind, capacity_ns, refill_ns, predict="history"),
         refused=f"{refused}; expected pe" if refused else "",
     )
 

@@ -24,6 +24,7 @@ COMMANDS = {
     "doctor": "Check everything that Headway needs, and say how to fix what is missing.",
     "examples": "List, print or copy example scenarios, specs and policies.",
     "explain": "Say why a program waits, and what it waited for.",
+    "fleet": "Reserve GPU time on many machines, on Ray.",
     "launch": "Run a program; when it misses deadlines, others get less of the GPU.",
     "locks": "Try GPUSync's token allocator alone: who gets which GPU when.",
     "papers": "Run the papers' experiments and check their claims.",
@@ -50,6 +51,7 @@ SECTIONS = {
     "Watch them": ("top", "web", "ps", "status", "explain", "doctor"),
     "Record a run, and look at it afterwards": ("trace", "report", "plot", "check", "replay"),
     "Set up": ("daemon", "stop", "config", "calibrate", "completion", "examples"),
+    "Many machines": ("fleet",),
     "Simulate and study": (
         "sim", "compare", "analyse", "study", "policies", "predict", "locks", "papers",
     ),

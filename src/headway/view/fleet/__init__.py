@@ -1,0 +1,1 @@
+"""A cluster as a person sees it."""
