@@ -117,6 +117,21 @@ def test_a_waiter_whose_priority_rises_through_tokens_goes_first() -> None:
     assert locks.give_back(o).started == [a]
 
 
+def test_a_lone_waiter_that_became_stronger_stays_ahead_of_who_comes_later() -> None:
+    locks = cluster(tokens=2, length=2, order="priority")
+    owner, first, later = Job("owner", 0, 0), Job("first", 1, 1), Job("later", 4, 2)
+    for job in (owner, first):
+        locks.request(job)
+        locks.take(job, [(0, "ee")])
+    locks.request(Job("behind the owner", 2, 3))
+    locks.request(Job("behind the first", 9, 4))
+    assert locks.units.effective(first).priority == 9
+    assert not locks.units.may_keep(owner)
+    unit = locks.units.unit(0, "ee")
+    locks.units.request(later, [unit])
+    assert [claim.job for claim in unit.queue] == [first, later]
+
+
 def cluster(
     tokens: int = 2,
     length: int = 1,
@@ -367,6 +382,15 @@ class Machine(RuleBasedStateMachine):
                 assert locks.by_priority
                 claim = unit.queue[0]
                 assert any(u.owner is not None or u.queue[0] is not claim for u in claim.units)
+
+    @invariant()
+    def queues_by_priority_are_in_the_order_of_effective_priorities(self) -> None:
+        locks = getattr(self, "locks", None)
+        if locks is None or not locks.by_priority:
+            return
+        for unit in locks.units.values():
+            waiting = [locks.effective(claim.job).base for claim in unit.queue]
+            assert waiting == sorted(waiting, reverse=True)
 
     @invariant()
     def an_owner_is_no_weaker_than_those_it_blocks(self) -> None:

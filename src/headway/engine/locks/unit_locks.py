@@ -123,6 +123,8 @@ class UnitLocks:
         if self.by_priority:
             claim.key = self._key(job)
             for unit in claim.units:
+                if len(unit.queue) == 1:  # `refresh` leaves the key of a lone waiter as it was
+                    unit.queue[0].key = self._key(unit.queue[0].job)
                 insort(unit.queue, claim, key=_weakness)
             return self._grant(claim.units)
         started: list[Job] = []
@@ -176,7 +178,8 @@ class UnitLocks:
         if not self.by_priority:
             return not any(unit.queue for unit in job.owned)
         own = self._lender(job).base
-        return not any(unit.queue and unit.queue[0].key[0] > own for unit in job.owned)
+        heads = (unit.queue[0].job for unit in job.owned if unit.queue)
+        return not any(self.effective(head).base > own for head in heads)
 
     # -- inside ------------------------------------------------------------------------------
 
