@@ -452,6 +452,7 @@ def test_a_preset_by_length_fills_every_queue() -> None:
         (AllocatorSettings(0, 1, 2, None, None), "k"),
         (AllocatorSettings(2, 1, 0, None, None), "m"),
         (AllocatorSettings(2, 0, 1, None, None), "g"),
+        (AllocatorSettings(2, 2**64, 1, None, None), "g"),
     ],
 )
 def test_impossible_settings_are_refused_by_the_allocator(

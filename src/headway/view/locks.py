@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import groupby
+from collections.abc import Iterable
+from itertools import groupby, islice
 
 from rich.console import Console
 
@@ -12,6 +13,8 @@ from headway.sim.gpusync.lock_run import LockRun, Step
 from headway.view.tables import new_table
 
 Row = tuple[str, str, str, str, str, str]
+MOST = 16
+"""Names, and queues, that a cell shows; of more it says how many."""
 COLUMNS = ("t", "event", "queues", "overflow", "donors", "grants and inheritance")
 
 
@@ -21,6 +24,7 @@ def rows(plan: LockPlan) -> tuple[list[Row], list[str]]:
 
     def watch(step: Step) -> None:
         locks = step.allocator
+        queues = locks.queues
         granted = [f"{job.name}: token {token}" for token, job in step.granted]
         lent = ((job, locks.lender(job)) for queue in locks.queues for job in queue[:1])
         inherited = [f"{job.name} as {lender.name}" for job, lender in lent if lender is not job]
@@ -28,9 +32,11 @@ def rows(plan: LockPlan) -> tuple[list[Row], list[str]]:
             (
                 str(step.at),
                 step.event,
-                " / ".join(" ".join(map(_name, queue)) or "-" for queue in locks.queues),
-                " ".join(map(_name, reversed(locks.overflow))),
-                " ".join(f"{job.name}>{_donee(job)}" for job in reversed(locks.donors)),
+                _some(
+                    " / ", (_some(" ", map(_name, q), len(q)) or "-" for q in queues), len(queues)
+                ),
+                _some(" ", map(_name, reversed(locks.overflow)), len(locks.overflow)),
+                _some(" ", map(_donation, reversed(locks.donors)), len(locks.donors)),
                 ", ".join([*granted, *inherited]),
             )
         )
@@ -55,9 +61,15 @@ def print_run(console: Console, title: str, plan: LockPlan) -> None:
         console.print(f"ignored: {line}")
 
 
+def _some(between: str, cells: Iterable[str], count: int) -> str:
+    """The first of many."""
+    shown = list(islice(cells, MOST))
+    return between.join([*shown, f"(+{count - MOST})"] if count > MOST else shown)
+
+
 def _name(job: Job) -> str:
     return f"({job.name})" if job.virtual else str(job.name)
 
 
-def _donee(job: Job) -> str:
-    return "" if job.donee is None else str(job.donee.name)
+def _donation(job: Job) -> str:
+    return f"{job.name}>{'' if job.donee is None else job.donee.name}"

@@ -39,8 +39,8 @@ class AllocatorSettings:
         """What is wrong with the numbers, by the key that files use."""
         if not 1 <= self.tokens <= MAX_TOKENS:
             yield "k", self.tokens, f"a whole number from 1 to {MAX_TOKENS}"
-        if self.devices < 1:
-            yield "g", self.devices, "a whole number from 1"
+        if not 1 <= self.devices <= MAX_TOKENS:
+            yield "g", self.devices, f"a whole number from 1 to {MAX_TOKENS}"
         if self.top < 1:
             yield "m", self.top, "a whole number from 1"
         if self.length is not None and self.length < 1:
