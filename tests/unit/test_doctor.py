@@ -151,6 +151,19 @@ def test_a_folder_that_others_may_write_to(monkeypatch: pytest.MonkeyPatch, tmp_
     assert daemon.runtime_folder().state == "bad"
 
 
+def test_a_folder_that_will_be_made_in_one_for_everybody(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As in /tmp, where nobody can take away what is another user's."""
+    everybodys = tmp_path / "tmp"
+    everybodys.mkdir()
+    monkeypatch.setenv("HEADWAY_DIR", str(everybodys / "run"))
+    everybodys.chmod(0o1777)
+    assert daemon.runtime_folder().state == "ok"
+    everybodys.chmod(0o777)
+    assert daemon.runtime_folder().fix == f"chmod go-w {everybodys}"
+
+
 def test_a_socket_that_nobody_answers_at(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HEADWAY_DIR", str(tmp_path))
     assert "none runs" in daemon.daemon().found

@@ -228,8 +228,8 @@ def test_out_of_budget_with_debt(stage: Stage) -> None:
     assert stage.said(channel, 10) == [
         "bomb (priority 1) has waited 2 ms: its budget, 2.5ms every 25ms, is used up, with 5.5 ms"
         " of debt to be paid first; it may go in 65 ms.",
-        "In the last 10 ms it waited 2 ms in all (half of its groups at most 0, 99 % at most 0, the"
-        " longest 0): 100 % for its budget; it had 80 % of the GPU.",
+        "In the last 10 ms it waited 2 ms in all (half of its groups not at all, 99 % not at all,"
+        " the longest 0): 100 % for its budget; it had 80 % of the GPU.",
         "The group is expected to take 8 ms, at most 8 ms (recent).",
     ]
     stage.tick(74.9)

@@ -34,4 +34,4 @@ def ask(command: str, request: dict[str, Any]) -> dict[str, Any]:
 def complaint(error: OSError) -> str:
     """Why no daemon can be talked to, and what to do about it."""
     is_none = type(error) is client.NoDaemon
-    return f"headway: {error}{'; headway daemon starts one' if is_none else ''}"
+    return f"headway: {error}{'; headway run or headway daemon starts one' if is_none else ''}"

@@ -42,12 +42,12 @@ def sentences(facts: Facts) -> list[str]:
 def _predictions(found: Facts) -> str:
     """How good the predictions of the task's costs are, and what they leave out."""
     text = (
-        f"Of its last {found['groups']} groups half were predicted within"
-        f" {percent(found['median'])} ({found['model']}; mean {percent(found['mean'])}), and"
-        f" {percent(found['over_bound'])} exceeded their bound."
+        f"Predictions (cost model {found['model']}): half of its last {found['groups']} groups were"
+        f" within {percent(found['median'])} of them, the mean error was {percent(found['mean'])},"
+        f" and {percent(found['over_bound'])} took longer than the bound."
     )
     if found["unfollowed"]:
-        text += f" Not followed: {'; '.join(found['unfollowed'])}."
+        text += f" What is not seen: {'; '.join(found['unfollowed'])}."
     return text
 
 
@@ -243,8 +243,9 @@ def _lately(facts: Facts) -> str:
     waited = rough(facts["waited_ns"])
     text = f"In the last {span} it waited {waited} in all"
     if facts["wait_p50_ns"] is not None:
-        numbers = [rough(facts[f"wait_{key}_ns"]) for key in ("p50", "p99", "max")]
-        text += " (half of its groups at most {}, 99 % at most {}, the longest {})".format(*numbers)
+        half, most = (_no_longer(facts[f"wait_{key}_ns"]) for key in ("p50", "p99"))
+        longest = rough(facts["wait_max_ns"])
+        text += f" (half of its groups {half}, 99 % {most}, the longest {longest})"
     causes = facts["causes"]
     parts = [(cause, cause["ns"] / facts["waited_ns"]) for cause in causes]
     named = [f"{percent(part)} {_cause(cause)}" for cause, part in parts[:NAMED_CAUSES]]
@@ -252,6 +253,10 @@ def _lately(facts: Facts) -> str:
     if rest >= SMALL:
         named.append(f"{percent(rest)} for something else")
     return f"{text}: {_listed(named)}; {used}."
+
+
+def _no_longer(ns: int) -> str:
+    return f"at most {rough(ns)}" if ns else "not at all"
 
 
 def _cause(cause: Facts) -> str:

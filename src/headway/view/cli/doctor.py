@@ -93,4 +93,4 @@ def _print(findings: Mapping[str, Finding]) -> None:
         state = click.style(f"{finding.state:<4}", fg=COLOURS[finding.state])
         click.echo(f"{state}  {name:<{WIDTH}}  {finding.found.replace(chr(10), chr(10) + margin)}")
         if finding.fix:
-            click.echo(f"{margin}to put it right: {finding.fix}")
+            click.echo(f"{margin}fix: {finding.fix}")

@@ -20,14 +20,18 @@ def runtime_folder() -> Finding:
     while not os.path.lexists(place):
         place = place.parent
     try:
-        paths.check(place)
+        paths.check(folder)
+    except FileNotFoundError:
+        pass  # and what there is of the way to it can be trusted
     except paths.PathError as error:
         found, _, fix = str(error).partition("; run ")
         return bad(found, fix or "remove it, or set HEADWAY_DIR to a folder of this user alone")
     if not os.access(place, os.W_OK | os.X_OK):
         return bad(f"{folder} cannot be made: {place} is not writable", "set HEADWAY_DIR")
     if problem:
-        return warn(f"{problem}; {folder} is used", "unset XDG_RUNTIME_DIR, or put it right")
+        return warn(
+            f"{problem}; {folder} is used", "unset XDG_RUNTIME_DIR, or give its folder to this user"
+        )
     return ok(str(folder) if place == folder else f"{folder}, which the daemon will make")
 
 
