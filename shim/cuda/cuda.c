@@ -285,6 +285,7 @@ static _Thread_local char way_of_work;
 
 static inline uint64_t kernel(const void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                        unsigned bz, unsigned shared) {
+    hw_launch_is((uintptr_t)f, (uint64_t)gx * gy * gz * bx * by * bz, 0, (uint64_t)bx * by * bz, shared);
     uint64_t hash = hw_mix(HW_SEED ^ hw_turn_told(), (uintptr_t)f);
     hash = hw_mix(hash, (uint64_t)gx << 32 | gy);
     hash = hw_mix(hash, (uint64_t)gz << 32 | bx);

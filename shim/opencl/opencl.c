@@ -23,7 +23,8 @@
 
 #define TOOLS \
     TOOL(clEnqueueMarkerWithWaitList) TOOL(clEnqueueMarker) TOOL(clFlush) TOOL(clGetCommandQueueInfo) \
-    TOOL(clGetEventInfo) TOOL(clRetainEvent) TOOL(clReleaseEvent) TOOL(clSetEventCallback)
+    TOOL(clGetEventInfo) TOOL(clRetainEvent) TOOL(clReleaseEvent) TOOL(clSetEventCallback) \
+    TOOL(clGetKernelInfo) TOOL(clGetKernelArgInfo) TOOL(clGetMemObjectInfo)
 
 static struct {
 #define TOOL(name) __typeof__(&name) name;
@@ -138,6 +139,7 @@ struct mark { /* for the daemon, which must see it also when the program does no
 static void CL_CALLBACK reached(cl_event event, cl_int status, void *data) {
     struct mark *mark = data;
     (void)event, (void)status;
+    hw_launch_reached(mark->word, mark->value);
     hw_turn_written(mark->word, mark->value);
     free(mark);
 }
@@ -186,7 +188,64 @@ static const struct hw_lane_api api = {
 
 /* ---- signatures ---------------------------------------------------------------------------------- */
 
+#ifdef HW_PREDICT
+/* Kernels by their names, and the bytes of the buffers that are their arguments. */
+#define KERNELS 64
+#define ARGUMENTS 16
+static struct arguments {
+    cl_kernel kernel;
+    uint64_t name, buffer[ARGUMENTS];
+} arguments[KERNELS];
+
+/* With the lock held. Two kernels in one place forget each other's buffers. */
+static struct arguments *arguments_of(cl_kernel k) {
+    struct arguments *a = &arguments[hw_mix(HW_SEED, (uintptr_t)k) * 0x9e3779b97f4a7c15ull >> 58];
+    char name[256] = "";
+    if (a->kernel == k) return a;
+    *a = (struct arguments){.kernel = k, .name = HW_SEED};
+    if (tools.clGetKernelInfo) tools.clGetKernelInfo(k, CL_KERNEL_FUNCTION_NAME, sizeof name - 1, name, NULL);
+    for (const char *c = name; *c; c++) a->name = hw_mix(a->name, (uint8_t)*c);
+    return a;
+}
+
+/* Whether it is one that the driver knows to be a buffer's; else nothing is asked of what may be no object at all. */
+static uint64_t buffer_size(cl_kernel k, cl_uint index, size_t size, const void *value) {
+    cl_kernel_arg_address_qualifier where = 0;
+    size_t bytes = 0;
+    if (size != sizeof(cl_mem) || !value || !tools.clGetKernelArgInfo || !tools.clGetMemObjectInfo) return 0;
+    cl_int error = tools.clGetKernelArgInfo(k, index, CL_KERNEL_ARG_ADDRESS_QUALIFIER, sizeof where, &where, NULL);
+    if (error != CL_SUCCESS || (where != CL_KERNEL_ARG_ADDRESS_GLOBAL && where != CL_KERNEL_ARG_ADDRESS_CONSTANT)) return 0;
+    cl_mem memory = *(const cl_mem *)value;
+    if (!memory || tools.clGetMemObjectInfo(memory, CL_MEM_SIZE, sizeof bytes, &bytes, NULL) != CL_SUCCESS) return 0;
+    return bytes;
+}
+
+/* The driver has taken it. */
+static void note_argument(cl_kernel k, cl_uint index, size_t size, const void *value) {
+    if (index >= ARGUMENTS || !hw_gate_enabled()) return;
+    HW_OWN;
+    uint64_t bytes = buffer_size(k, index, size, value);
+    HW_HOLD(&lock);
+    arguments_of(k)->buffer[index] = bytes;
+}
+
+static void note_launch(cl_kernel k, cl_uint dimensions, const size_t *global, const size_t *local) {
+    uint64_t items = 1, block = 1, buffers = 0;
+    for (cl_uint i = 0; i < dimensions && i < 3; i++) {
+        items *= global ? global[i] : 1;
+        block *= local ? local[i] : 1;
+    }
+    HW_HOLD(&lock);
+    const struct arguments *a = arguments_of(k);
+    for (int i = 0; i < ARGUMENTS; i++) buffers += a->buffer[i];
+    hw_launch_is(a->name, items, buffers, block, 0);
+}
+#else
+#define note_launch(k, dimensions, global, local) ((void)0)
+#endif
+
 static uint64_t kernel(cl_kernel k, cl_uint dimensions, const size_t *global, const size_t *local) {
+    note_launch(k, dimensions, global, local);
     uint64_t hash = hw_mix(hw_mix(HW_SEED, (uintptr_t)k), dimensions);
     for (cl_uint i = 0; i < dimensions && i < 3; i++)
         hash = hw_mix(hw_mix(hash, global ? global[i] : 0), local ? local[i] : 0);
@@ -336,6 +395,12 @@ static cl_icd_dispatch target; /* what comes after the layer */
 #define DO_ASK(ret, call, asked) \
     ret result = call; \
     return result ? hw_survey_passed(asked, "clGetExtensionFunctionAddressForPlatform", 0, result) : NULL;
+#define DO_SET(ret, call, ...) \
+    ret result = call; \
+    if (result == CL_SUCCESS && !within) note_argument(__VA_ARGS__); \
+    return result;
+#define SET(name, params, args) TWICE(DO_SET, cl_int, CL_INVALID_OPERATION, name, params, args, k, index, size, value)
+
 #define ASK(name, params, args, asked) TWICE(DO_ASK, void *, NULL, name, params, args, asked)
 
 #include "opencl.def"

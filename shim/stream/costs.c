@@ -20,6 +20,14 @@ struct hw_cost *hw_cost_find(uint64_t signature) {
     return c;
 }
 
+struct hw_cost *hw_cost_of_work(uint64_t signature) {
+    struct hw_cost *c = hw_cost_find(signature);
+#ifdef HW_PREDICT
+    c->launch = hw_launching;
+#endif
+    return c;
+}
+
 void hw_cost_publish(struct hw_cost *c) {
     static uint32_t last;
     uint64_t ns = c->seen < HW_KNOWN || c->ns > UINT32_MAX ? 0 : c->ns;

@@ -3,6 +3,7 @@
 #define HEADWAY_COSTS_H
 
 #include "atomics.h"
+#include "launches.h"
 
 /* Kinds of work that one batch is learned from. */
 #define HW_PARTS 8
@@ -13,6 +14,9 @@ struct hw_cost { /* of one kind of work */
     uint64_t signature, ns;
     uint32_t seen;
     uint32_t at; /* where others find it, see below */
+#ifdef HW_PREDICT
+    struct hw_launch launch; /* as it was sent last */
+#endif
 };
 
 /* A batch, as predicted. */
@@ -33,6 +37,8 @@ struct hw_sight {
 };
 
 struct hw_cost *hw_cost_find(uint64_t signature);
+/* Of the work that this thread is about to send, or has sent just now. */
+struct hw_cost *hw_cost_of_work(uint64_t signature);
 /* What known work costs, in the order in which it became known: programs do the same things in the same order again, so
  * the next one is probably the next here, in a cache line that was fetched before. Each is 32 bits of a hash and 32 of ns;
  * the first is nobody's. Where each is stands in one of two places. */

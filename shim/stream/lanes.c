@@ -160,6 +160,7 @@ static void measure(const struct lane *lane, struct batch *b) {
     uint64_t took = b->ended ? lane->api->between(b->begun, b->ended) : 0;
     if (took && !b->unknown) hw.every = is_surprising(b, took) ? 1 : hw.every < SELDOM ? 2 * hw.every : SELDOM;
     if (took) hw_cost_learn(&b->sum, (struct hw_sight){took, false, b->starved}, false);
+    if (!b->starved) hw_launch_took(b, took);
     lane->api->forget_time(b->begun);
     if (b->ended) lane->api->forget_time(b->ended);
     b->begun = b->ended = NULL;
@@ -194,6 +195,7 @@ void hw_turn_written(hw_u32 *word, uint32_t value) {
 
 /* An event says it to us; the word says it to the daemon. */
 static void forget_event(const struct lane *lane, struct batch *b) {
+    hw_launch_done(b, hw_now());
     hw_turn_written(b->word, b->seq);
     lane->api->forget(b->event);
     b->event = NULL;

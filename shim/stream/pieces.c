@@ -259,7 +259,7 @@ enum hw_pass hw_piece_pass(const struct hw_lane_api *api, void *key, uint64_t si
     struct lane *lane = hw_lane_of(api, key);
     if (!lane) return HW_FREE;
     end_other_pieces(lane);
-    struct hw_cost *cost = hw_cost_find(signature);
+    struct hw_cost *cost = hw_cost_of_work(signature);
     if (!fits(lane, cost, window)) {
         hw_lanes_measure();
         hw_lanes_reap(hw_now());

@@ -277,7 +277,7 @@ enum hw_pass hw_turn_pass(const struct hw_lane_api *api, void *key, uint64_t sig
 
 static void watch_passed(struct lane *lane, uint64_t signature) {
     uint64_t window = hw_load(&hw_daemon()->window_ns), now = hw_now();
-    struct hw_cost *c = hw_cost_find(signature);
+    struct hw_cost *c = hw_cost_of_work(signature);
     struct batch *b = &lane->open;
     uint64_t cost = hw_cost_of(c, window);
     if (b->gated) return;
@@ -286,7 +286,7 @@ static void watch_passed(struct lane *lane, uint64_t signature) {
     hw_cost_add(&b->sum, c, cost);
     b->works++;
     hw.flight_ns += cost;
-    if (c->seen < HW_KNOWN || b->sum.parts == HW_PARTS || b->sum.ns * PIECES >= window) hw_lane_mark(lane);
+    if (c->seen < HW_KNOWN || hw_launch_is_wanted(c) || b->sum.parts == HW_PARTS || b->sum.ns * PIECES >= window) hw_lane_mark(lane);
     hw_lanes_show();
 }
 

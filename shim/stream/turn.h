@@ -210,6 +210,7 @@ static inline uint64_t hw_mix(uint64_t hash, uint64_t value) { /* FNV-1a over wh
 
 /* The signature of a copy. Sizes that differ by less than an eighth cost about the same. */
 static inline uint64_t bytes(char way, uint64_t size) {
+    hw_copy_is(way, size);
     int high = size ? 63 - __builtin_clzll(size) : 0;
     return hw_mix(hw_mix(HW_SEED, (uint64_t)way), high > 3 ? size >> (high - 3) << (high - 3) : size);
 }

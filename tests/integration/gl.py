@@ -32,7 +32,6 @@ LIBRARIES = {
     "gates": ["-lEGL", "-lGLESv2"],
     "glx": ["-lGL", "-lX11"],
     "ends": ["-lEGL", "-lGLESv2", "-lpthread"],
-    "clearspd": ["-lEGL", "-lGLESv2"],
     "count": ["-ldl"],
     "deepbind": ["-rdynamic", "-ldl"],
     "late": ["-ldl"],

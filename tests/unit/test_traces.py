@@ -36,6 +36,7 @@ from headway.engine.events import (
     Joined,
     LastUsed,
     Left,
+    Measured,
     Moved,
     Overdue,
     Overran,
@@ -111,6 +112,7 @@ RUN: list[Event] = [
     Overran(99 * MS, "c", MS, "late", -MS),
     StandsWith(99 * MS, "c", "process 1", 96 * MS),
     ShareSet(99 * MS, "c", 250),
+    Measured(99 * MS, "c", (("launch.2f0c.items", 4096),), 20_000, 25_000, 21_000, 1000),
     END,
 ]
 

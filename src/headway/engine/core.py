@@ -17,15 +17,17 @@ from headway.engine.choice import DEFAULT_POLICY, Choice, parse_policy
 from headway.engine.cost_models import Conditions, CostModel, cost_models
 from headway.engine.cost_models.exact import Exact
 from headway.engine.dispatching import Dispatcher
-from headway.engine.events import HOOKS, Observer
+from headway.engine.events import HOOKS, Measured, Observer
 from headway.engine.extensions import ExtensionCalls, OnFailure
 from headway.engine.holdoff import HoldOffs
 from headway.engine.inheritance import Request
+from headway.engine.launching import Launch
 from headway.engine.ledger import Ledger
 from headway.engine.model import (
     BACKGROUND_LEVEL,
     Gpu,
     Group,
+    Measurement,
     Rank,
     Task,
 )
@@ -377,6 +379,22 @@ class Engine:
             switches = gpu.last_task is not None and gpu.last_task is not task
             conditions = Conditions(gpu.index, task.share_permille, switches)
             group.predicted_ns, group.bound_ns = self.ask.predict(group, conditions)
+
+    def measured(self, task: Task, launch: Launch, now_ns: int) -> None:
+        """Launches under the task's lease were measured by themselves: its cost model predicts what
+        it would have said of them, and learns."""
+        took_ns, features = launch.each_ns, launch.features
+        if task.learner is None or took_ns <= 0:
+            return
+        gpu = task.last_gpu or self.gpus[0]
+        share = launch.share_permille
+        work, conditions = Measurement(task, features), Conditions(gpu.index, share)
+        expected_ns, bound_ns = self.ask.predict(work, conditions)
+        self.ask.observe(work, conditions, took_ns)
+        said = Measured(
+            now_ns, task.name, tuple(features.items()), expected_ns, bound_ns, took_ns, share
+        )
+        self.tell("measured", said, at_ns=now_ns)
 
     def advance(self, now_ns: int, until_ns: int | None = None) -> None:
         """Replenish what is due by now, or only what was due by an earlier instant: what was

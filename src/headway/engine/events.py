@@ -46,6 +46,7 @@ class Observer:
     def shown(self, task: Task, now_ns: int) -> None: ...
     def overdue(self, task: Task, jobs: int, now_ns: int) -> None: ...
     def passed(self, task: Task, groups: int, frames: int, used_ns: int, now_ns: int) -> None: ...
+    def measured(self, what: Measured, now_ns: int) -> None: ...
     def job_ended(self, job: Job, now_ns: int) -> None: ...
     def share_set(self, task: Sharer, permille: int, now_ns: int) -> None: ...
     def ended(self, complete: bool, now_ns: int) -> None: ...
@@ -327,6 +328,20 @@ class Passed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Measured(Event):
+    """Launches that went under a task's lease were measured by themselves: their features, what the
+    task's cost model expected before it learned from them, and what each of them took."""
+
+    kind = "measured"
+    task: str
+    features: tuple[tuple[str, int], ...]
+    predicted_ns: int
+    bound_ns: int
+    took_ns: int
+    share_permille: int
+
+
+@dataclass(frozen=True, slots=True)
 class JobEnded(Event):
     """A job of this task is over: what it did from its first GPU work after a rest, at `begun_ns`,
     until it had seen that all of its work was done, at `ended_ns`. This is told some time later,
@@ -394,7 +409,7 @@ EVENTS: dict[str, type[Event]] = {
         Began, TaskAdded, TaskRemoved, PolicySet, Ranked, ReserveSet, Joined, Submitted, Predicted,
         Withdrawn, Dispatched, Charged, Completed, Replenished, Moved, Entered, Left, Focused,
         Shown, Overdue, Passed, JobEnded, TakenUp, LastUsed, Found, Ended, Overran,
-        StandsWith, Described, ShareSet,
+        StandsWith, Described, ShareSet, Measured,
     )
 }  # fmt: skip
 
@@ -525,6 +540,12 @@ class Recorder(Observer):
 
     def passed(self, task: Task, groups: int, frames: int, used_ns: int, now_ns: int) -> None:
         self.say(Passed, now_ns, task.name, groups, frames, used_ns)
+
+    def measured(self, what: Measured, now_ns: int) -> None:
+        self.say(
+            Measured, what.ns, what.task, what.features, what.predicted_ns, what.bound_ns,
+            what.took_ns, what.share_permille,
+        )  # fmt: skip
 
     def job_ended(self, job: Job, now_ns: int) -> None:
         self.say(

@@ -13,7 +13,7 @@ from headway.engine.registry import ExtensionError
 
 if TYPE_CHECKING:
     from headway.engine.core import Engine
-    from headway.engine.model import Gpu, Group, Task
+    from headway.engine.model import Gpu, Group, Measurement, Task
 
 OnFailure = Callable[[ExtensionError], None]
 
@@ -73,7 +73,7 @@ class ExtensionCalls:
             return otherwise
         return number
 
-    def predict(self, group: Group, conditions: Conditions) -> tuple[int, int]:
+    def predict(self, group: Group | Measurement, conditions: Conditions) -> tuple[int, int]:
         """The expected cost of a group and its bound; nothing, and another cost model from now on,
         if that fails."""
         task = group.task
@@ -87,7 +87,7 @@ class ExtensionCalls:
             return 0, 0
         return expected_ns, max(expected_ns, bound_ns)
 
-    def observe(self, group: Group, conditions: Conditions, executed_ns: int) -> None:
+    def observe(self, group: Group | Measurement, conditions: Conditions, executed_ns: int) -> None:
         """A group of a task is done: the task's cost model learns from that."""
         task = group.task
         try:

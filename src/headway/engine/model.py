@@ -139,6 +139,19 @@ class Group:
         return f"<group {self.task.name}#{self.index}>"
 
 
+class Measurement:
+    """Work of a task that was measured under its lease, so was never a group of its own."""
+
+    __slots__ = ("features", "signature", "task")
+    exact_ns = 0
+
+    def __init__(self, task: Task, features: Mapping[str, int]) -> None:
+        self.task = task
+        self.features = features
+        self.signature: Signature = tuple(features.items())
+        """Equal features are equal work."""
+
+
 class Lease(Group):
     """Stands for whatever a task sends until this is taken back; only drivers in real time make it.
 

@@ -12,7 +12,8 @@ from itertools import chain
 from typing import Final
 
 from headway.engine.cost_models import NO_FEATURES, Conditions, CostModel
-from headway.engine.events import Completed, Described, Dispatched, Event, Submitted
+from headway.engine.events import Completed, Described, Dispatched, Event, Measured, Submitted
+from headway.engine.shares import WHOLE_PERMILLE
 from headway.trace.statistics import nearest_rank
 
 RECORDED: Final = "as recorded"
@@ -23,6 +24,8 @@ UNDER: Final = 0.05
 """A group is under-predicted if it took so much longer."""
 WITHIN: Final = 0.15
 """TimeGraph's middle margin (Figure 14)."""
+LAUNCHES: Final = ", launches"
+"""Added to the name of a task whose launches were measured under its leases."""
 FEWEST: Final = 10
 """Of fewer groups nothing is said."""
 
@@ -36,6 +39,7 @@ class Observed:
     took_ns: int
     recorded_ns: int
     exact_ns: int = 0
+    share_permille: int = WHOLE_PERMILLE
 
     @property
     def is_described(self) -> bool:
@@ -54,6 +58,8 @@ class Verdict:
     absolute_ns: list[int] = field(default_factory=list)
     """Predicted less measured."""
     over_bound: int = 0
+    unknown: int = 0
+    """Groups of a kind that the model had not seen before."""
 
     @property
     def mean(self) -> float:
@@ -70,7 +76,7 @@ class Verdict:
     @property
     def under(self) -> float:
         """The part that took more than 5 % longer than expected."""
-        return sum(1 / (1 + error) > 1 + UNDER for error in self.errors) / len(self.errors)
+        return sum((1 + error) * (1 + UNDER) < 1 for error in self.errors) / len(self.errors)
 
     @property
     def over(self) -> float:
@@ -87,7 +93,8 @@ class Verdict:
 
 
 def groups_of(events: Iterable[Event]) -> dict[str, list[Observed]]:
-    """Of each task its groups, in the order in which they were done; leases are none."""
+    """Of each task its groups, in the order in which they were done; leases are none, but launches
+    that were measured under them are groups of their own."""
     waiting: dict[tuple[str, int], tuple[int, str, Mapping[str, int]]] = {}
     found: dict[str, list[Observed]] = {}
     for event in events:
@@ -107,19 +114,27 @@ def groups_of(events: Iterable[Event]) -> dict[str, list[Observed]]:
                 predicted_ns, signature, features = known
                 observed = Observed(signature, features, took_ns, predicted_ns)
                 found.setdefault(event.task, []).append(observed)
+        elif isinstance(event, Measured) and event.took_ns > 0:
+            observed = Observed(
+                str(event.features), dict(event.features), event.took_ns, event.predicted_ns,
+                share_permille=event.share_permille,
+            )  # fmt: skip
+            found.setdefault(f"{event.task}{LAUNCHES}", []).append(observed)
     return found
 
 
 def judge(
-    groups: Mapping[str, Sequence[Observed]], models: Mapping[str, CostModel]
+    groups: Mapping[str, Sequence[Observed]],
+    models: Mapping[str, CostModel],
+    learning: float = LEARNING,
 ) -> list[Verdict]:
     """Each model on each task, the tasks one after the other: what one teaches, a model that serves
-    all tasks knows for the next."""
+    all tasks knows for the next. The first part of the groups, `learning`, is not judged."""
     verdicts = []
     for task, observed in groups.items():
         if len(observed) < FEWEST:
             continue
-        skip = int(len(observed) * LEARNING)
+        skip = int(len(observed) * learning)
         recorded = Verdict(task, RECORDED)
         for group in observed[skip:]:
             if group.recorded_ns > 0:
@@ -127,18 +142,19 @@ def judge(
         verdicts.append(recorded)
         if not all(group.is_described for group in observed):
             continue
-        verdicts += [_run(task, name, model.for_task(), observed) for name, model in models.items()]
+        for name, model in models.items():
+            verdicts.append(_run(Verdict(task, name), model.for_task(), observed, skip))
     return [verdict for verdict in verdicts if verdict.errors]
 
 
-def _run(task: str, name: str, model: CostModel, observed: Sequence[Observed]) -> Verdict:
-    verdict, conditions = Verdict(task, name), Conditions()
-    skip = int(len(observed) * LEARNING)
+def _run(verdict: Verdict, model: CostModel, observed: Sequence[Observed], skip: int) -> Verdict:
     for number, group in enumerate(observed):
+        conditions = Conditions(share_permille=group.share_permille)
         predicted = model.predict(group, conditions)
         model.observe(group, conditions, group.took_ns)
         if number >= skip:
             _count(verdict, predicted.expected_ns, predicted.bound_ns, group.took_ns)
+            verdict.unknown += not predicted.known
     return verdict
 
 

@@ -8,6 +8,7 @@ from math import sqrt
 from typing import TYPE_CHECKING, Final
 
 from headway.engine.cost_models import Conditions, CostModel, Prediction, Work, cost_model
+from headway.engine.quantiles import Bound
 
 if TYPE_CHECKING:
     from headway.engine.reading import Table
@@ -23,8 +24,6 @@ OUTLIER: Final = 3.0
 """What is further off than so many standard deviations teaches no more than that far."""
 MEMORY: Final = 0.05
 """A new error's weight in what is remembered of errors: that of the last twenty groups or so."""
-STEP: Final = 0.02
-"""How far the bound's factor goes at a time, of the usual error's size times fifty."""
 SHAPES: Final = 64
 """Kinds of groups that are told apart, by which features they have."""
 COEFFICIENTS: Final = 1024
@@ -53,8 +52,7 @@ class _Shape:
         self.linear = self.plain = 0.0
         """The usual error, of the cost, of the linear model and of `last_ns`."""
         self.noise = NOISE
-        self.bound = 1.0 + 3 * NOISE
-        """Of so many times the expected cost the wanted part of the groups stays below."""
+        self.bound = Bound(1.0 + 3 * NOISE)
 
 
 @cost_model("adaptive")
@@ -93,7 +91,9 @@ class Adaptive(CostModel):
             return Prediction(0, 0, known=False)
         if shape.plain < shape.linear:
             expected_ns = shape.last_ns
-        return Prediction(round(expected_ns), round(expected_ns * shape.bound), shape.seen > 0)
+        return Prediction(
+            round(expected_ns), round(expected_ns * shape.bound.factor), shape.seen > 0
+        )
 
     def coefficients(self, names: Iterable[str]) -> dict[str, float]:
         """Nanoseconds per unit of these features, where they are known."""
@@ -180,10 +180,7 @@ class Adaptive(CostModel):
             shape.linear += weight * (min(linear, 1.0) - shape.linear)
             shape.plain += weight * (min(plain, 1.0) - shape.plain)
             shape.noise += weight * (min(linear, 3 * shape.noise + 0.01) - shape.noise)
-            step = STEP * max(0.01, 50 * STEP * shape.noise)
-            over = executed_ns > shape.bound * expected_ns
-            shape.bound += step * (self._quantile if over else self._quantile - 1) * 50
-            shape.bound = max(1.0, shape.bound)
+            shape.bound.judge(executed_ns, expected_ns, self._quantile, shape.noise)
         least = executed_ns if not shape.last_ns else min(executed_ns, 2 * shape.last_ns)
         shape.last_ns += max(0.2, weight) * (least - shape.last_ns)
 

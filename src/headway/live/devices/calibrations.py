@@ -24,14 +24,14 @@ class CalibrationError(OSError):
     """The file of calibrations cannot be read or written; one line."""
 
 
-def path() -> Path:
+def path(state: Path | None = None) -> Path:
     """`headway/gl-calibration.json` in XDG_STATE_HOME, by default ~/.local/state."""
-    return user_folder("XDG_STATE_HOME", ".local/state") / "headway" / _NAME
+    return (state or user_folder("XDG_STATE_HOME", ".local/state")) / "headway" / _NAME
 
 
-def load() -> dict[str, Calibration]:
+def load(file: Path | None = None) -> dict[str, Calibration]:
     """By device, the oldest first; CalibrationError says what is wrong with the file."""
-    file = path()
+    file = file or path()
     try:
         with file.open("rb") as opened:
             data = opened.read(MAX_BYTES + 1)

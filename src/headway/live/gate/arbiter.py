@@ -30,6 +30,8 @@ class Arbiter(arbiter.Arbiter):
     """Where changes of standing are told."""
     expel: Callable[[Any], None] | None = None
     """Ends the connection of a process that is unmanaged from now on."""
+    look_later: Callable[[Channel], None] | None = None
+    """Has the launches read, between decisions, that a program measured."""
 
     def stands(self, record: Record, now_ns: int) -> None:
         super().stands(record, now_ns)
@@ -38,6 +40,11 @@ class Arbiter(arbiter.Arbiter):
         if record.standing == Standing.UNMANAGED and self.expel is not None:
             for channel in record.clients:
                 self.expel(channel)
+
+    def look_at_jobs(self, client: Any, now_ns: int) -> None:
+        super().look_at_jobs(client, now_ns)
+        if client.has_launches and self.look_later is not None:
+            self.look_later(client)
 
     def heard(self, channel: Channel, message: Message, now_ns: int) -> None:
         """A message of a channel that has a task."""

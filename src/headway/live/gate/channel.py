@@ -12,12 +12,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from headway.engine.cost_models import NO_FEATURES
+from headway.engine.launching import Launch
 from headway.engine.rendering import features_of
 from headway.engine.rendering.published import Linear, Published, publish
 from headway.engine.turns.client import Client
 from headway.engine.turns.port import Owner
 from headway.live.identity.launches import Life, life
-from headway.live.wire.layout import COEFFICIENTS
+from headway.live.wire.layout import COEFFICIENTS, LAUNCHES
 from headway.live.wire.pages import Pages
 
 if TYPE_CHECKING:
@@ -75,6 +76,8 @@ class Channel(Client):
         self._costs: list[Published | None] = []
         """What the interposer was told that commands cost (pages.py)."""
         self._until_costs = 0
+        self._launches_read = 0
+        """Records of launches that were read of its page."""
         self.note = ""
         """What its owner should know: a reserve that was turned away, say."""
 
@@ -115,6 +118,23 @@ class Channel(Client):
             self._until_costs = COSTS_EVERY
             self._costs = self._costs or [None] * COEFFICIENTS
             port.set_costs(*publish(model, rows, self._costs))
+
+    @property
+    def has_launches(self) -> bool:
+        """Launches were measured of which the task's cost model has not heard."""
+        return self.port is not None and self.port.launches != self._launches_read
+
+    def next_launch(self) -> Launch | None:
+        """The oldest of these that was not overwritten; None: there is none."""
+        if self.port is None:
+            return None
+        left = (self.port.launches - self._launches_read) % (1 << 32)
+        if not left:
+            return None
+        self._launches_read += left - LAUNCHES + 1 if left >= LAUNCHES else 0
+        found = self.port.launched(self._launches_read)
+        self._launches_read = (self._launches_read + 1) % (1 << 32)
+        return found
 
     def open_pidfd(self) -> int:
         """Death is learned from the kernel, not only from a closed socket: a forked child may keep

@@ -167,6 +167,8 @@ class Daemon:
         self._paths: list[Path] = []
         """Sockets that programs and commands know."""
         self.since_ns = time.monotonic_ns()
+        self._measured: set[Channel] = set()
+        """Whose launches are about to be read."""
         self._had_launches = False
         self._launched: set[int] = set()
         """Processes that `headway run` turned into programs, as pidfds."""
@@ -192,7 +194,22 @@ class Daemon:
         profile = self.inventory.devices[0].profile
         made = Arbiter(self.engine, self.clients.grant, self.bounds, self.conduct, profile)
         made.lines, made.expel = self._lines, self.clients.expel
+        made.look_later = self._look_at_launches
         return made
+
+    def _look_at_launches(self, channel: Channel) -> None:
+        """A cost model's work is an errand: what a program says must not keep others waiting."""
+        if channel not in self._measured:
+            self._measured.add(channel)
+            self.errands.add(channel.peer, partial(self._look_at_launch, channel))
+
+    def _look_at_launch(self, channel: Channel) -> bool:
+        launch = channel.next_launch() if channel.task is not None else None
+        if launch is None or channel.task is None:
+            self._measured.discard(channel)
+            return False
+        self.engine.measured(channel.task, launch, time.monotonic_ns())
+        return True
 
     def _extension_failed(self, failure: ExtensionError) -> None:
         """Log a failure once. Tasks of a policy get another policy as soon as the engine is done

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
-from headway.engine.events import Observer
+from headway.engine.events import Measured, Observer
 
 if TYPE_CHECKING:
     from headway.engine.model import Group, Task
@@ -35,10 +35,13 @@ class Errors:
 
 
 class Accuracy(Observer):
-    """Compares predicted with measured costs of groups that were asked for: leases have none."""
+    """Compares predicted with measured costs of groups that were asked for, and of launches that
+    were measured under a lease; a lease itself has none."""
 
     def __init__(self) -> None:
         self._tasks: dict[Task, Errors] = {}
+        self._launches: dict[str, Errors] = {}
+        """Of launches under leases that were measured by themselves, by task."""
 
     def completed(self, group: Group, now_ns: int) -> None:
         took_ns = now_ns - group.started_ns
@@ -48,13 +51,21 @@ class Accuracy(Observer):
         over = group.bound_ns > 0 and took_ns > group.bound_ns * (1 + UNDER)
         errors.last.append(((group.predicted_ns - took_ns) / took_ns, over))
 
+    def measured(self, what: Measured, now_ns: int) -> None:
+        if what.predicted_ns > 0:
+            errors = self._launches.setdefault(what.task, Errors())
+            over = what.took_ns > what.bound_ns * (1 + UNDER)
+            errors.last.append(((what.predicted_ns - what.took_ns) / what.took_ns, over))
+
     def task_removed(self, task: Task, now_ns: int) -> None:
         self._tasks.pop(task, None)
+        self._launches.pop(task.name, None)
 
     def began(self, gpus: int, now_ns: int) -> None:
         self._tasks.clear()
+        self._launches.clear()
 
     def describe(self, task: Task) -> dict[str, Any] | None:
         """Facts for people; None while nothing was predicted."""
-        errors = self._tasks.get(task)
+        errors = self._tasks.get(task) or self._launches.get(task.name)
         return None if errors is None else errors.describe()

@@ -28,6 +28,7 @@ JOBS: Final = 32
 PAUSES: Final = 48
 ROWS: Final = 32
 COEFFICIENTS: Final = 64
+LAUNCHES: Final = 32
 CONSTANTS: Final = {
     "MAGIC": (MAGIC, '"HDWY"'),
     "PAGE": (PAGE, "bytes of a page"),
@@ -39,6 +40,7 @@ CONSTANTS: Final = {
     "PAUSES": (PAUSES, "classes of a pause's length"),
     "ROWS": (ROWS, "kinds of commands of a group whose features are told apart"),
     "COEFFICIENTS": (COEFFICIENTS, "kinds of commands whose cost is published"),
+    "LAUNCHES": (LAUNCHES, "launches and copies of which a program keeps records"),
 }
 
 
@@ -253,6 +255,22 @@ JOB: Final = Record(
     shared=True,
 )
 
+LAUNCHED: Final = Record(
+    "launched",
+    "Launches of one kernel in one shape, or copies, that were measured together.",
+    (
+        Field("kernel", U64, "which one; of copies the way they go, a letter"),
+        Field("items", U64, "threads of all blocks; of copies bytes"),
+        Field("buffers", U64, "bytes of the buffers behind the arguments, as far as is known"),
+        Field("took_ns", U64, "all of them together"),
+        Field("block", U32, "threads of a block; 0: copies"),
+        Field("shared", U32, "bytes of shared memory that the launch asks for"),
+        Field("works", U32, "how many"),
+        Field("share", U32, "thousandths of the multiprocessors that they might use; 0: all"),
+    ),
+    shared=True,
+)
+
 CLIENT_PAGE: Final = Record(
     "client_page",
     "Written by the client, but for `open`. To the daemon it is a hint.",
@@ -326,6 +344,10 @@ CLIENT_PAGE: Final = Record(
         Field("rows", U32, "entries of the next field; of who has no context monitor 0"),
         Field("unfollowed", U32, "what the context monitor could not follow, so far"),
         Field("row", ROW, "of the group submitted last", ROWS),
+        # for predictions of launches and copies
+        Field("launched", LAUNCHED, "those measured last: n is in place n % LAUNCHES", LAUNCHES),
+        Field("launches", U32, "measured so far; of who is not run with --predict 0"),
+        Field("reserved", U32),
         # for shares
         Field("share", U32, "thousandths of the multiprocessors that its work is confined to now"),
         Field("confined", U32, "groups that went under a share so far,"),
@@ -336,7 +358,8 @@ CLIENT_PAGE: Final = Record(
 )
 
 RECORDS: Final = (
-    HELLO, WELCOME, MESSAGE, COEFFICIENT, DAEMON_PAGE, METHOD, ROW, JOB, CLIENT_PAGE,
+    HELLO, WELCOME, MESSAGE, COEFFICIENT, DAEMON_PAGE, METHOD, ROW, JOB, LAUNCHED,
+    CLIENT_PAGE,
 )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from headway.engine.launching import Launch
 from headway.engine.rendering import Row
 from headway.engine.rendering.published import Published
 from headway.engine.turns.port import JobReport
@@ -25,6 +26,8 @@ from headway.live.wire.layout import (
     DAEMON_PAGE,
     JOB,
     JOBS,
+    LAUNCHED,
+    LAUNCHES,
     MAGIC,
     PAGE,
     PAUSES,
@@ -48,6 +51,7 @@ _GIVEN, _OPENED, _CLOSED = (
     for place in map(CLIENT_PAGE.slice, ("given", "opened", "closed"))
 )
 _ROW = ROW.select(*Row._fields)
+_LAUNCHED = LAUNCHED.select(*Launch._fields)
 _COSTS = COEFFICIENT.names[1:]
 F_ADD_SEALS = 1033
 MOST_LEASES = 2**32 - 1
@@ -170,6 +174,7 @@ class Pages:
         self._last = CLIENT_PAGE.word(self._client, "last_ns")
         self._used = CLIENT_PAGE.word(self._client, "used_ns")
         self._rows = CLIENT_PAGE.word(self._client, "rows")
+        self._launches = CLIENT_PAGE.word(self._client, "launches")
 
     @property
     def _words(self) -> _Words:
@@ -398,6 +403,18 @@ class Pages:
             return ()
         data = ctypes.string_at(self._client + CLIENT_PAGE.at("row"), count * ROW.size)
         return [Row._make(values) for values in _ROW.iter_unpack(data)]
+
+    @property
+    def launches(self) -> int:
+        """How many records of launches it has made."""
+        return self._launches.value if self._client else 0
+
+    def launched(self, number: int) -> Launch:
+        """One of the last of them, of which 0 was the first."""
+        if not self._client:
+            return Launch(0, 0, 0, 0, 0, 0, 0, 0)
+        at = CLIENT_PAGE.at("launched", number % LAUNCHES)
+        return Launch._make(_LAUNCHED.unpack(ctypes.string_at(self._client + at, LAUNCHED.size)))
 
     @property
     def unfollowed(self) -> int:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headway.sim.papers.figure import TableFigure, TableResult
 
 DOES_NOT_HOLD = 1
-PAPERS = ("cudamon", "gpusync")
+PAPERS = ("cudamon", "gpusync", "libetp")
 """All figures of these go by the paper's name."""
 VARIED = 3
 """How often chosen numbers are moved at random."""
@@ -44,8 +44,9 @@ def _known() -> dict[str, Figure | TableFigure[Any]]:
     from headway.sim.cudamon import figures as cudamon_figures
     from headway.sim.gpusync.paper import figures as gpusync_figures
     from headway.sim.papers import figures
+    from headway.sim.papers.libetp import figures as libetp_figures
 
-    return {**figures(), **gpusync_figures(), **cudamon_figures()}
+    return {**figures(), **gpusync_figures(), **cudamon_figures(), **libetp_figures()}
 
 
 def _figure(name: str) -> Figure | TableFigure[Any]:
@@ -64,6 +65,11 @@ def show(figure: str, variant: str | None) -> None:
     from headway.sim.papers import to_toml
 
     variants = _figure(figure).variants()
+    if not variants:
+        raise UserError(
+            f"papers: {figure} is measured and has no scenario; run headway papers run {figure}"
+            " --live"
+        )
     if variant is not None and variant not in variants:
         names = ", ".join(variants)
         raise UserError(f"papers: --variant: found {variant!r}, expected one of {names}")
@@ -84,8 +90,19 @@ def show(figure: str, variant: str | None) -> None:
     metavar="10%",
     help="Run again with all numbers that were chosen moved by up to this much.",
 )
-@click.option("--live", is_flag=True, help="CudaMon's figures: on this machine's GPU, under MPS.")
+@click.option(
+    "--live", is_flag=True, help="CudaMon's figures under MPS, libETP's: on this machine's GPU."
+)
 @click.option("--prng", metavar="PROGRAM", help="With --live: the PRNG sample, built elsewhere.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0.1, 3600),
+    metavar="S",
+    help="With --live: how many seconds each of libETP's programs runs.",
+)
+@click.option(
+    "--software-gpu", is_flag=True, help="With --live: run libETP's programs on llvmpipe."
+)
 @click.option("--strict", is_flag=True, help="Exit with 1 if a claim does not hold.")
 def run(
     names: tuple[str, ...],
@@ -95,12 +112,14 @@ def run(
     vary: str | None,
     live: bool,
     prng: str | None,
+    seconds: float | None,
+    software_gpu: bool,
     strict: bool,
 ) -> int:
     """Run figures and state each claim: holds, or does not hold and why.
 
     `all` runs all of TimeGraph and PIX/RIX, `cudamon` those of CudaMon, `gpusync` the ones of
-    GPUSync, which take minutes.
+    GPUSync, which take minutes, and `libetp --live` those of libETP, which are measured.
     """
     from headway.sim.papers import SEEDS, Figure, as_dict, figures, plot_data, run_figure
     from headway.view.paper_tables import show_results
@@ -120,9 +139,9 @@ def run(
             raise UserError("--plot draws one figure: expected one name, found several")
     results, moved = [], [0] * VARIED
     slow = [figure for figure in chosen if not isinstance(figure, Figure)]
-    if live or prng is not None:
-        _check_live(names, chosen, live=live)
-    shown = _run_live(slow, prng) if live else _run_tables(slow)
+    of_live = {"--prng": prng, "--seconds": seconds, "--software-gpu": software_gpu or None}
+    _check_live(chosen, live=live, given=[name for name, value in of_live.items() if value])
+    shown = _run_live(slow, prng, seconds, software_gpu) if live else _run_tables(slow)
     failed = show_results(shown, as_json=as_json, plot=plot)
     for figure in chosen:
         if not isinstance(figure, Figure):
@@ -181,29 +200,46 @@ def _paper(name: str) -> list[Figure | TableFigure[Any]]:
     return [figure for place, figure in _known().items() if place.startswith(f"{name}/")]
 
 
-def _check_live(
-    names: tuple[str, ...], chosen: list[Figure | TableFigure[Any]], *, live: bool
-) -> None:
-    if not live:
-        raise UserError("--prng: expected --live as well, for simulations run no programs")
-    if any(not figure.id.startswith("cudamon/") for figure in chosen):
-        raise UserError(f"--live: found {' '.join(names)}, expected figures of cudamon")
+def _check_live(chosen: list[Figure | TableFigure[Any]], *, live: bool, given: list[str]) -> None:
+    """What can be run live, and what only live."""
+    if not live and given:
+        raise UserError(f"{given[0]}: expected --live as well, for simulations run no programs")
+    papers = [(figure.id, figure.id.partition("/")[0]) for figure in chosen]
+    if live and (other := [name for name, paper in papers if paper not in ("cudamon", "libetp")]):
+        raise UserError(f"--live: found {other[0]}, expected figures of cudamon or libetp")
+    if not live and (measured := [name for name, paper in papers if paper == "libetp"]):
+        raise UserError(f"papers: {measured[0]} is measured, not simulated; run it with --live")
+    of_one = {"--prng": "cudamon", "--seconds": "libetp", "--software-gpu": "libetp"}
+    for option in given:
+        wanted = of_one[option]
+        if other := [name for name, paper in papers if paper != wanted]:
+            raise UserError(f"{option}: found {other[0]}, expected figures of {wanted}")
 
 
-def _run_live(chosen: list[TableFigure[Any]], prng: str | None) -> Iterator[TableResult[Any]]:
-    """Run CudaMon's figures with real programs."""
+def _run_live(
+    chosen: list[TableFigure[Any]], prng: str | None, seconds: float | None, software_gpu: bool
+) -> Iterator[TableResult[Any]]:
+    """Run CudaMon's and libETP's figures with real programs."""
     from headway.live.identity.program import ProgramError, find_program
+    from headway.view import cudamon_live, libetp_live
     from headway.view.cli.examples import folder
-    from headway.view.cudamon_live import opened
     from headway.view.paper_tables import tell
 
     try:
         program = None if prng is None else Path(find_program(prng)).absolute()
     except ProgramError as error:
         raise UserError(f"--prng: {error}") from None
-    with opened(program, folder) as runs:
-        for figure in chosen:
-            yield runs.run(figure, tell)
+    for paper in ("cudamon", "libetp"):
+        of_it = [figure for figure in chosen if figure.id.startswith(f"{paper}/")]
+        if not of_it:
+            continue
+        with (
+            cudamon_live.opened(program, folder)
+            if paper == "cudamon"
+            else libetp_live.opened(folder, seconds=seconds, software_gpu=software_gpu)
+        ) as runs:
+            for figure in of_it:
+                yield runs.run(figure, tell)
 
 
 def _run_tables(chosen: list[TableFigure[Any]]) -> Iterator[TableResult[Any]]:

@@ -179,6 +179,10 @@ COLUMNS: tuple[Column, ...] = (
         _plain(lambda r: count(r.misses), lambda r: "bad" if r.misses else "dim"),
     ),
     Column(
+        "ERR%", "half of the last groups' costs were predicted this near", 4, 5, 15,
+        lambda r: r.prediction_error, _plain(lambda r: percent(r.prediction_error)),
+    ),
+    Column(
         "STATE", "running, leased (runs without asking), waiting, budget (waits for budget), idle,"
         " started (no GPU yet), outside (unmanaged)",
         7, 8, 5, lambda r: r.state,

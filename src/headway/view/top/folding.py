@@ -46,6 +46,7 @@ def _one(rows: list[Row]) -> Row:
         wait_p50_ns=_max(row.wait_p50_ns for row in rows),
         wait_p99_ns=_max(row.wait_p99_ns for row in rows),
         misses=_sum(row.misses for row in rows),
+        prediction_error=_max(row.prediction_error for row in rows),
         groups=_sum(row.groups for row in rows),
         frames=_sum(row.frames for row in rows),
         state=next((s for s in STATES if any(r.state == s for r in rows)), first.state),
@@ -62,5 +63,5 @@ def _sum(values: Iterable[Number | None]) -> Number | None:
     return total
 
 
-def _max(values: Iterable[int | None]) -> int | None:
+def _max(values: Iterable[Number | None]) -> Number | None:
     return max((value for value in values if value is not None), default=None)

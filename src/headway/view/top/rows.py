@@ -52,6 +52,8 @@ class Row:
     note: str
     past: tuple[float, ...]
     """Frames per second, or the share of the GPU of a task that shows none; the latest is last."""
+    prediction_error: float | None = None
+    """Of half of its last groups the cost was predicted this near, or nearer."""
     contexts: int = 1
     """How many tasks of its process this row stands for."""
 
@@ -185,6 +187,7 @@ class Past:
             frames=_whole(entry.get("frames")),
             note=_note(entry),
             past=past,
+            prediction_error=_error(entry.get("predictions")),
         )
 
     def _remember(self, task: str, fps: float | None, share: float | None) -> tuple[float, ...]:
@@ -193,6 +196,10 @@ class Past:
         frames.append(fps or 0.0)
         shares.append(share or 0.0)
         return tuple(frames if any(frames) else shares)
+
+
+def _error(predictions: object) -> float | None:
+    return _number(predictions.get("median")) if isinstance(predictions, dict) else None
 
 
 def matching(rows: Iterable[Row], pattern: str) -> list[Row]:
