@@ -21,7 +21,7 @@ $(DEMO_STAMP): pyproject.toml CMakeLists.txt scripts/setup scripts/install-packa
 	@touch $@
 
 .PHONY: demo
-demo: $(DEMO_STAMP) ## Programs beside five clear bombs, without and with Headway: simulated, then real
+demo: $(DEMO_STAMP) ## A program beside five that flood the GPU, without and with Headway: simulated, then real
 	@mkdir -p out
 	@echo "First in virtual time: a game, a widget and five bombs on one GPU, without Headway and with it"
 	@$(BIN)/headway compare examples/bombs.toml --plot out/demo.png
