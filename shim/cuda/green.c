@@ -83,6 +83,7 @@ static uint64_t uses;
 static uint64_t again_ns; /* when what was refused may be asked for again */
 static bool making;         /* a thread makes something, which takes a millisecond: the others do not wait for that */
 static hw_u32 asked, own;   /* the program asked for the number of multiprocessors; it makes green contexts itself */
+static hw_u32 retained[DEVICES]; /* how often the program holds the primary context of the device with this number */
 static _Thread_local uint32_t thread;
 
 /* ---- the driver -------------------------------------------------------------------------------- */
@@ -409,14 +410,27 @@ void hw_green_forgets(int number) {
         if (devices[i].context && devices[i].number == number) forget(&devices[i]);
 }
 
-/* What was made there keeps the primary context alive: it goes if nothing is in flight in it. */
+void hw_green_retains(int number) {
+    if (number >= 0 && number < DEVICES) hw_add(&retained[number], 1);
+}
+
+/* With the lock: whether the program holds the primary context no more. Unknown devices and holds count as others. */
+static bool is_last(int number) {
+    if (number < 0 || number >= DEVICES || !hw_load(&retained[number])) return false;
+    return hw_add(&retained[number], -1) == 0;
+}
+
+/* Green contexts keep the primary context alive. With the program's last hold they go, whatever waits in them: the
+ * program gives up its work, and is told so by whatever it asks of the context. Else they go if nothing is in flight. */
 void hw_green_lets_go(int number) {
     HW_HOLD(&lock);
+    bool last = is_last(number);
     for (int i = 0; i < DEVICES && !making; i++) {
         struct device *device = &devices[i];
-        bool idle = device->context && device->number == number;
-        for (unsigned s = 0; s < shadow_count && idle; s++) idle = shadows[s].device != device || is_free(&shadows[s]);
-        if (!idle) continue;
+        bool goes = device->context && device->number == number;
+        for (unsigned s = 0; s < shadow_count && goes; s++)
+            goes = shadows[s].device != device || (last ? !hw_load(&shadows[s].users) : is_free(&shadows[s]));
+        if (!goes) continue;
         for (unsigned s = 0; s < shadow_count; s++)
             if (shadows[s].device == device) unmake(&shadows[s]);
         for (unsigned g = 0; g < device->greens; g++) cu.end(device->green[g].context);

@@ -29,11 +29,12 @@ bool hw_green_leave(struct hw_away *away, void *from, bool own_thread, const voi
 bool hw_green_return(struct hw_away *away, int result);
 /* A launch that is never confined. */
 void hw_green_whole(void);
-/* The program asks for an attribute of a device, makes a green context, destroys a stream, lets go of a device's primary
- * context, or resets that, after which nothing of it is there. */
+/* The program asks for an attribute of a device, makes a green context, destroys a stream, takes hold of a device's
+ * primary context, lets go of that, or resets that, after which nothing of it is there. */
 void hw_green_asks(int attribute);
 void hw_green_makes_own(void);
 void hw_green_ends_stream(void *stream);
+void hw_green_retains(int device);
 void hw_green_lets_go(int device);
 void hw_green_forgets(int device);
 

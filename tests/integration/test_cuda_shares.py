@@ -218,6 +218,20 @@ def test_a_released_context_goes_and_the_next_one_is_confined_as_well(
     assert places(log, confined, "grid 1") == [f"spin_us@{QUARTER_SMS}"]
 
 
+def test_a_released_context_goes_with_what_waits_in_it(confined: cuda.Program, log: Path) -> None:
+    """As it would without a share; whoever waits for that work hears of it and goes on."""
+    assert confined.do("hold", "grid 1") == ["hold 0", "grid 0"]
+    assert confined.do("release", "sync") == ["release 0", "sync 709"]
+    assert confined.do("retain") == ["retain 0"]
+    assert places(log, confined, "grid 1") == [f"spin_us@{QUARTER_SMS}"]
+
+
+def test_a_context_that_is_held_twice_is_released_twice(confined: cuda.Program, log: Path) -> None:
+    assert confined.do("retain", "release") == ["retain 0", "release 0"]
+    assert places(log, confined, "grid 1") == [f"spin_us@{QUARTER_SMS}"]
+    assert confined.do("release", "sync") == ["release 0", "sync 709"]
+
+
 def test_a_forked_child_has_the_errors_that_it_would_have(
     managed: cuda.Managed, tmp_path: Path
 ) -> None:

@@ -109,6 +109,14 @@ static CUresult stream_is_its_own(void) {
     return error ? error : flags != CU_STREAM_NON_BLOCKING || priority != -3 || where != context;
 }
 
+/* The stream waits for what never comes. */
+static CUresult hold(void) {
+    uint32_t *gate;
+    CK(cu.MemHostAlloc((void **)&gate, 4096, 0));
+    *gate = 0;
+    return cu.StreamWaitValue32(stream, (uintptr_t)gate, 1, CU_WAIT_EQ);
+}
+
 /* Launches as fast as it can, in three streams that wait for each other, until it is told something. */
 static void *flood(void *over) {
     CUstream streams[3];
@@ -167,6 +175,7 @@ int main(void) {
         IF("own") say("own", stream_is_its_own());
         IF("sync") say("sync", cu.CtxSynchronize());
         IF("again") say("again", cu.StreamDestroy(stream) + cu.StreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+        IF("hold") say("hold", hold());
         IF("release") say("release", cu.DevicePrimaryCtxRelease(0));
         IF("retain") {
             CK(cu.DevicePrimaryCtxRetain(&context, 0));
