@@ -361,6 +361,64 @@ def test_programs_end_gracefully_with_a_launcher_that_is_killed(stage: Stage) ->
         wait_until(lambda: not stage.daemon.ask(do="share", act="look")["tasks"], "it left")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "sh -c './task.py low . 0; true'",
+        "setsid -f ./task.py low . 0",
+        "env -u HEADWAY_LAUNCHED -u HEADWAY_NAME ./task.py low . 0",
+        "sh -c './task.py low . 0 & exec sleep 1000'",
+        "./task.py stubborn . 0",
+    ],
+)
+def test_nothing_is_orphaned_by_a_launcher_that_is_killed(stage: Stage, words: str) -> None:
+    """Neither what wrapper scripts started, nor those in sessions of their own; who ignores SIGINT
+    is ended by MPS."""
+    role = "stubborn" if "stubborn" in words else "low"
+    with shell(stage, "--patience", "300ms") as process:
+        say(process, f"launch 1 --name it {words}")
+        wait_until(lambda: bool(stage.shares(role)), "it runs")
+        (pid,) = stage.pids(role)
+        process.kill()
+        process.wait()
+        if role == "stubborn":
+            word = f"terminate_client 4711 {pid}"
+            wait_until(
+                lambda: stage.calls.exists() and word in stage.calls.read_text(), "MPS' word"
+            )
+            os.kill(pid, signal.SIGKILL)
+        else:
+            wait_until(lambda: not is_alive(pid), "its end")
+
+
+def test_who_clears_its_environment_is_asked_to_end_as_well(stage: Stage) -> None:
+    with shell(stage, "--patience", "300ms") as process:
+        say(
+            process,
+            "launch 1 --name bare env -i CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=100 ./task.py low . 0",
+        )
+        wait_until(lambda: bool(stage.shares("low")), "it runs")
+        say(process, "kill bare")
+        wait_until(lambda: "bare ended with exit code 0" in stage.said(), "its end")
+    assert "left alone" not in stage.said()
+
+
+def test_the_dead_that_a_program_leaves_behind_are_buried(stage: Stage) -> None:
+    forks = "while :; do setsid -f true; sleep 0.01; done"
+    with shell(stage) as process:
+        say(process, f"launch 1 --name forks sh -c '{forks}'")
+        family = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+
+        def adopted() -> list[str]:
+            pids = family.read_text().split()
+            return [pid for pid in pids if not is_alive(int(pid))]
+
+        wait_until(lambda: bool(adopted()), "dead ones")
+        first = set(adopted())
+        wait_until(lambda: not first & set(adopted()), "they are buried")
+        say(process, "kill forks --force")
+
+
 def test_programs_run_on_without_the_daemon_and_are_taken_up_by_the_next(
     stage: Stage, tmp_path: Path
 ) -> None:

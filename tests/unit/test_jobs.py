@@ -276,6 +276,20 @@ def test_a_deadline_is_what_counts_where_there_is_one() -> None:
     assert judged(made, 0, deadline_ns=5 * MS).missed, "the program's own goes first"
 
 
+@pytest.mark.parametrize(("deadline_ns", "level"), [(16 * MS, 500), (20 * MS, 1000), (None, 1000)])
+def test_a_frame_that_breaks_its_rate_takes_from_the_others(
+    deadline_ns: int | None, level: int
+) -> None:
+    """A frame rate is a stated period or deadline; without one nobody knows what a miss is."""
+    made = client(0.0)
+    assert made.task is not None
+    made.deadline_ns = deadline_ns
+    report = JobReport(begun_ns=0, ended_ns=18 * MS, held_ns=MS, closed=True)
+    job = corunning.judge_frame(made, 0, report, 0.1)
+    assert job.missed is (level < 1000)
+    assert made.company.controller.level(made.task) == level
+
+
 def test_a_job_without_others_is_never_slowed_down_by_them_and_says_what_is_usual() -> None:
     made = client(0.0)
     for _ in range(16):

@@ -69,10 +69,31 @@ def test_a_program_that_says_other_things_is_heard_at_once() -> None:
     assert words.feed(b"take\n") == ("", b"mistake\n")
 
 
+def test_a_program_that_never_ends_a_line_is_heard_word_for_word() -> None:
+    """As CudaMon's own tasks write them (§4.4), with no pause between."""
+    words = Words()
+    told = [words.feed(word) for word in 100 * (b"pass", b"missed", b"pass ")]
+    assert len("".join(jobs for jobs, _ in told)) > 280, "while it speaks, not at the end"
+    told.append(words.flush())
+    assert "".join(jobs for jobs, _ in told) == 100 * "pmp"
+    assert not any(rest for _, rest in told)
+
+
+@given(st.binary(max_size=200).map(lambda data: 30 * b"pass" + data))
+def test_garbage_after_words_is_neither_lost_nor_counted(said: bytes) -> None:
+    jobs, rest = read(said)
+    if b"pass" not in said[120:] and b"missed" not in said[120:]:
+        assert len(jobs) <= 30
+        assert 4 * len(jobs) + len(rest) >= len(said.strip(b"\0 \t\r\n\f\v"))
+
+
 def test_what_is_held_back_is_bounded() -> None:
     words = Words()
     for _ in range(100):
-        words.feed(b"pass ")
-    _, rest = words.flush()
-    assert len(rest) <= 500 * 5
+        words.feed(b" ")
+        words.feed(b"\0")
+    assert not words.holds
+    for _ in range(100):
+        words.feed(b"pass" + 200 * b" ")
+    words.flush()
     assert not words.holds

@@ -303,7 +303,7 @@ class Arbiter:
             return
         if not client.turns:
             for number, report in client.jobs.frames(port, now_ns):
-                job = corunning.judge_frame(task, number, report, client.deadline_ns)
+                job = corunning.judge_frame(client, number, report, self.goal_of(client))
                 self.engine.tell("job_ended", job, at_ns=now_ns)
             return
         begun = client.jobs.begun

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from headway.engine.jobs import Job
-from headway.engine.model import Task
 from headway.engine.shares import WHOLE_PERMILLE
 from headway.engine.turns.client import Client
 from headway.engine.turns.port import JobReport
@@ -80,12 +79,14 @@ def judge(client: Client, number: int, report: JobReport, goal: float) -> Job:
     return job
 
 
-def judge_frame(task: Task, number: int, report: JobReport, deadline_ns: int | None) -> Job:
+def judge_frame(client: Client, number: int, report: JobReport, goal: float) -> Job:
     """A frame that was shown. Nobody knows how long the GPU itself took for it, so nothing is said
-    of how much slower than alone it was."""
-    response_ns = report.ended_ns - report.begun_ns
-    return Job(
-        task,
+    of how much slower than alone it was: it is a miss if the program was told a period or deadline,
+    and so a frame rate, that frames of this length do not keep."""
+    assert client.task is not None
+    response_ns, deadline_ns = report.ended_ns - report.begun_ns, client.deadline_ns
+    job = Job(
+        client.task,
         number,
         report.begun_ns,
         report.ended_ns,
@@ -93,3 +94,6 @@ def judge_frame(task: Task, number: int, report: JobReport, deadline_ns: int | N
         report.held_ns,
         missed=deadline_ns is not None and response_ns > deadline_ns,
     )
+    if deadline_ns is not None:
+        client.company.controller.job_ended(job, goal)
+    return job

@@ -10,14 +10,13 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 from headway.live.identity.process import variables_of
 
 MARK = "HEADWAY_LAUNCHED"
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -27,24 +26,41 @@ def adopt() -> None:
 
 
 def begin_child(parent: int) -> None:
-    """In a new child, before the program: a group of its own, and an end when its launcher's comes,
-    however that comes. The signals that Python ignores are as they are for other programs."""
+    """In a new child, before the program: a group of its own. It does not begin if its launcher is
+    gone already."""
     os.setpgid(0, 0)
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGINT, 0, 0, 0)
-    if os.getppid() != parent:  # it is gone already
-        os.kill(os.getpid(), signal.SIGINT)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
-def marked(mark: str) -> list[int]:
-    """The living processes of a program, of those that are below this one."""
+def belonging(mark: str, first: int) -> list[int]:
+    """The living processes of a program, of those that are below this one: the first and what is
+    below it, whatever their environments are, and who carries the mark."""
+    own = _with_below({first} if first else set())
     return [
         pid
         for pid in _below(os.getpid())
-        if not _is_dead(pid) and variables_of_quietly(pid) == mark
+        if not is_dead(pid) and (pid in own or mark_of(pid) == mark)
     ]
 
 
-def variables_of_quietly(pid: int) -> str | None:
+def everywhere(marks: str, first: set[int]) -> list[int]:
+    """The same of several programs, whose marks begin like that, wherever they are by now."""
+    own = _with_below(first)
+    pids = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    return [
+        pid
+        for pid in pids
+        if not is_dead(pid) and (pid in own or (mark_of(pid) or "").startswith(marks))
+    ]
+
+
+def _with_below(pids: set[int]) -> set[int]:
+    return pids.union(*map(_below, pids))
+
+
+def mark_of(pid: int) -> str | None:
+    """Which launch it comes from, as far as that is ours to know."""
     try:
         return variables_of(pid, MARK).get(MARK)
     except OSError:
@@ -67,11 +83,31 @@ def _children(pid: int) -> list[int]:
     return found
 
 
-def _is_dead(pid: int) -> bool:
+def is_dead(pid: int) -> bool:
+    fields = _fields(pid)
+    return not fields or fields[0] in "ZX"
+
+
+def begun(pid: int) -> str:
+    """When it began: a number that it shares with no later process of its pid."""
+    fields = _fields(pid)
+    return fields[19] if fields and fields[0] not in "ZX" else ""
+
+
+def _fields(pid: int) -> list[str]:
+    """What the kernel says of a process, from its state on."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
-    except (OSError, IndexError):
-        return True
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def bury(known: set[int]) -> None:
+    """Forget the dead that were adopted. `known`: the others' ends are somebody's business."""
+    for pid in set(_children(os.getpid())) - known:
+        if is_dead(pid):
+            with contextlib.suppress(OSError):
+                os.waitpid(pid, os.WNOHANG)
 
 
 def survives(pid: int, number: int) -> bool:

@@ -1,10 +1,7 @@
 """One launched program: how it starts, what it says on stderr, and how it is asked to end.
 
-Under MPS a program that is killed inside a kernel leaves the GPU undefined for all who share the
-server (CudaMon §4.2). So nothing here kills: a program that has a handler for SIGINT gets SIGINT,
-then SIGTERM if it has a handler for that, then MPS ends its work on the GPU (`terminate_client`),
-after which SIGTERM harms nobody. Each step has a deadline. Who is still there after the last is
-left alone, and that is said.
+Nothing kills a program unless a person says so (see ending.py). Who is still there after the last
+request to end is left alone, and that is said.
 """
 
 from __future__ import annotations
@@ -21,6 +18,7 @@ from enum import Enum
 from headway.engine.shares import WHOLE_PERMILLE, Range, percent
 from headway.live.identity.program import SHELL
 from headway.live.launched import processes
+from headway.live.launched.ending import Ending
 from headway.live.launched.words import Words
 
 PERCENTAGE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
@@ -56,6 +54,8 @@ class Program:
     """How long it may take to end after each thing that is done to have it end."""
     environment: Callable[[], Mapping[str, str]]
     """Makes the environment anew for each start."""
+    mark: str
+    """By which its processes are known."""
     share: int = WHOLE_PERMILLE
     """In thousandths: what it was started with,"""
     wanted: int = WHOLE_PERMILLE
@@ -72,22 +72,16 @@ class Program:
     code: int | None = None
     goes_on: bool = False
     """It is started again when it has ended."""
-    step: int = 0
-    """What was done last to have it end,"""
-    step_s: float = 0.0
-    """and when."""
+    ending: Ending = field(default_factory=lambda: Ending(PATIENCE_S))
 
     @property
     def pid(self) -> int:
         return 0 if self.process is None else self.process.pid
 
-    @property
-    def mark(self) -> str:
-        return f"{os.getpid()}.{id(self)}"
-
     def pids(self) -> list[int]:
         """All of its processes that live."""
-        return processes.marked(self.mark)
+        first = self.process if self.process and self.process.returncode is None else None
+        return processes.belonging(self.mark, first.pid if first else 0)
 
     # -- the start ---------------------------------------------------------------------------
 
@@ -109,7 +103,7 @@ class Program:
         os.set_blocking(reader, False)
         self.stderr, self.words = reader, Words()
         self.share, self.state, self.code = self.wanted, State.RUNS, None
-        self.goes_on, self.step = False, 0
+        self.goes_on = False
         self.starts += 1
         self.started_s = time.monotonic()
 
@@ -176,26 +170,16 @@ class Program:
             return ""
         return "it has no handler for SIGINT, so it could end inside a kernel"
 
-    def ask_to_end(self, now_s: float) -> None:
+    def ask_to_end(self) -> None:
         """The first step: SIGINT, to every process that has a handler for it."""
-        self.state, self.step, self.step_s = State.ENDS, 0, now_s
+        self.state, self.ending = State.ENDS, Ending(self.patience_s)
 
     def urge(self, now_s: float, *, mps: bool, terminate: Callable[[int], bool]) -> str:
         """The next step, if the last had its time. Returns a line where the last step is over."""
-        if self.state is not State.ENDS or (self.step and now_s - self.step_s < self.patience_s):
-            return ""
-        self.step, self.step_s = self.step + 1, now_s
         pids = self.pids()
-        if self.step <= 2:
-            number = (signal.SIGINT, signal.SIGTERM)[self.step - 1]
-            safe = [pid for pid in pids if not mps or processes.survives(pid, number)]
-            processes.send(safe, number)
-            if not safe:
-                self.step_s = now_s - self.patience_s
-            return ""
-        if self.step == 3 and mps:
-            ended = [pid for pid in pids if terminate(pid)]
-            processes.send(ended, signal.SIGTERM)
+        if self.state is not State.ENDS or not self.ending.urge(
+            pids, now_s, mps=mps, terminate=terminate
+        ):
             return ""
         self.state, self.goes_on = State.LEFT, False
         tried = "SIGINT, SIGTERM and MPS' terminate_client" if mps else "SIGINT and SIGTERM"

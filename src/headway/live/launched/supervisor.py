@@ -22,6 +22,7 @@ from headway.engine.shares import Range, percent
 from headway.live.api import client
 from headway.live.launched import processes
 from headway.live.launched.environment import Environment
+from headway.live.launched.guardian import Guardian
 from headway.live.launched.link import Link
 from headway.live.launched.program import PATIENCE_S, Program, StartError, State
 
@@ -75,6 +76,10 @@ class Supervisor:
         self._linked_s = 0.0
         self._ends = False
         processes.adopt()
+        self._family = f"{os.getpid()}.{time.monotonic_ns()}"
+        self._started = 0
+        self._buried_s = 0.0
+        self._guardian = Guardian(self._family, patience_s)
 
     # -- what a person wants -----------------------------------------------------------------
 
@@ -103,12 +108,14 @@ class Supervisor:
         if name in self.programs:
             raise TaskError(f"a task is called {name!r} already: choose another with --name")
         make = self._environment.maker(name, priority, path)
-        program = Program(name, priority, shares, path, command, self._patience_s, make)
+        self._started += 1
+        mark = f"{self._family}.{self._started}"
+        program = Program(name, priority, shares, path, command, self._patience_s, make, mark)
         if shares is not None:
             program.wanted = shares.most
         self._join(program)
         try:
-            program.start(self._stdin)
+            self._start(program)
         except StartError:
             self._tell("leave", program)
             raise
@@ -123,7 +130,7 @@ class Supervisor:
         if force:
             program.kill()
         elif program.state is not State.ENDS:
-            program.ask_to_end(time.monotonic())
+            program.ask_to_end()
 
     def set(self, name: str, priority: int | None, shares: str | None) -> None:
         """Change a program while it runs."""
@@ -180,6 +187,7 @@ class Supervisor:
         if self._link is not None:
             self._link.close()
             self._link = None
+        self._guardian.dismiss()
 
     def _turn(self) -> None:
         for key, _ in self._selector.select(self._look_s()):
@@ -192,6 +200,9 @@ class Supervisor:
             self._work.get()()
         now_s = time.monotonic()
         self._hear(now_s)
+        if now_s - self._buried_s >= LEFT_S:
+            self._buried_s = now_s
+            processes.bury({program.pid for program in self.programs.values()})
         for program, read_s in list(self._quiet_s.items()):
             if now_s - read_s >= LOOK_S and program.stderr in self._selector.get_map():
                 del self._quiet_s[program]
@@ -207,6 +218,10 @@ class Supervisor:
             return LOOK_S
         unread = any(self._untold.values())
         return LOOK_S if unread else LEFT_S if programs else None
+
+    def _start(self, program: Program) -> None:
+        program.start(self._stdin)
+        self._guardian.started(program.pid, program.stderr)
 
     def _watch(self, program: Program) -> None:
         if program in self._quiet_s:  # it was not listened to
@@ -256,7 +271,7 @@ class Supervisor:
             self._say(f"headway: {program.name} keeps its share of {percent(program.share)}: {why}")
             self._stuck(program, why)
             return
-        program.ask_to_end(now_s)
+        program.ask_to_end()
         program.goes_on = True
 
     def _stuck(self, program: Program, why: str) -> None:
@@ -276,7 +291,7 @@ class Supervisor:
         self._tell_jobs(program)
         if program.goes_on:
             try:
-                program.start(self._stdin)
+                self._start(program)
             except StartError as error:
                 self._say(f"headway: {error}")
             else:

@@ -8,9 +8,12 @@ from __future__ import annotations
 import re
 
 LONGEST = 64
-"""A line that may still become words is held back until so much of it is there."""
+"""A line that may still become words is held back until so much of it is there; then words that
+another word follows count."""
 _WORDS = re.compile(rb"(?:(?:missed|pass)[\s\0]*)+")
 _WORD = re.compile(rb"missed|pass")
+_SURE = re.compile(rb"(?:(?:missed|pass)[\s\0]*)+(?=missed|pass)")
+"""Words that another word follows: they are no beginning of other text."""
 _BEGINNING = re.compile(rb"(?:(?:missed|pass)[\s\0]*)*(?:m|mi|mis|miss|misse|p|pa|pas)?", re.DOTALL)
 
 
@@ -40,6 +43,10 @@ class Words:
                 rest += line + b"\n"
             self._at_start = True
         last = lines[-1]
+        if self._at_start and len(last) > LONGEST and (sure := _SURE.match(last)):
+            # A program that ends no line says word after word.
+            jobs += _jobs(sure[0])
+            last = last[sure.end() :]
         if self._at_start and len(last) <= LONGEST and _BEGINNING.fullmatch(last):
             self._held = last
         else:

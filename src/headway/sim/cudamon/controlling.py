@@ -211,8 +211,6 @@ def comparison_claims(results: Results) -> list[Claim]:
             f"{periods} periods from the first miss to the last",
             periods <= SOON,
             f"at most {SOON} periods from the first to the last",
-            "the search tries more after each 16 jobs in time, and each trial that is too much is"
-            " a miss; no rule that finds the largest share without one is known",
         ),
         judged(
             "the less important task gets more done than under the report's controller",
