@@ -7,8 +7,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
+
+LEAST_NAME = 12
+"""Cells that names of tasks get in any case."""
+
+Row = tuple[str, list[str]]
+"""A name and a number for each run; without numbers it is a title."""
 
 
 def new_console(**settings: Any) -> Console:
@@ -26,6 +33,31 @@ def new_table(title: str) -> Table:
 def counted(number: int, what: str) -> str:
     """1 grant, 2 grants."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def side_by_side(console: Console, title: str, names: list[str], rows: list[Row]) -> Table:
+    """Numbers are whole at any width; names get what room is left, and go on in the next line."""
+    numbers = [
+        max((cell_len(cells[place]) for _, cells in rows if cells), default=1)
+        for place in range(len(names))
+    ]
+    words = [
+        max(number, *map(cell_len, name.split() or [""]))
+        for name, number in zip(names, numbers, strict=True)
+    ]
+    between = 2 * len(names) + 3
+    longest = max(cell_len(name) for name, _ in rows)
+    least = words if console.width - sum(words) - between >= LEAST_NAME else numbers
+    room = console.width - sum(least) - between
+    table = new_table(title)
+    table.add_column("", overflow="fold", width=max(LEAST_NAME, min(longest, room)))
+    for name, width in zip(names, least, strict=True):
+        table.add_column(name, justify="right", min_width=width, overflow="fold")
+    for name, cells in rows:
+        if not cells:
+            table.add_section()
+        table.add_row(name, *cells, style="" if cells else "bold")
+    return table
 
 
 def print_rows(

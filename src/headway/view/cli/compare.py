@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 import msgspec
 from rich.console import Console
-from rich.table import Table
 
 from headway.sim.outcome import Outcome, simulate
 from headway.sim.scenario import Variant, parse_scenario, parse_variants
@@ -14,12 +13,9 @@ from headway.view.errors import INTERRUPTED
 from headway.view.files import load_policy_file, read_text
 from headway.view.results import as_dict, milliseconds, per_second, share, unit_of
 from headway.view.running import watch
-from headway.view.tables import new_console, new_table
+from headway.view.tables import Row, new_console, side_by_side
 
 DEFAULT_POLICIES = ("fifo", "prt", "ht")
-
-NAME = 27
-"""Cells that names of tasks get before columns of numbers do."""
 
 
 @click.command(name="compare")
@@ -87,42 +83,33 @@ def command(
 
 def print_comparison(console: Console, title: str, outcomes: dict[str, Outcome]) -> None:
     """A column per run; a section per measure, with a row for each task."""
-    table = new_table(title)
-    table.add_column("", overflow="fold", min_width=NAME)
-    for name in outcomes:
-        table.add_column(name, justify="right")
     runs = [(outcome.statistics.by_name(), outcome.statistics) for outcome in outcomes.values()]
     tasks = list(runs[0][0])
     drawing = [task for task in tasks if any(entries[task].frames for entries, _ in runs)]
-    _section(table, "frames per second")
+    rows: list[Row] = [("frames per second", [])]
     for task in drawing:
         cells = [per_second(entries[task].frames, run.end_ns) for entries, run in runs]
-        table.add_row(f"  {task}", *cells)
+        rows.append((f"  {task}", cells))
     unit = unit_of(next(iter(outcomes.values())))
-    _section(table, f"{unit} per second")
+    rows.append((f"{unit} per second", []))
     for task in tasks:
         cells = [per_second(entries[task].groups, run.end_ns) for entries, run in runs]
-        table.add_row(f"  {task}", *cells)
-    _section(table, f"p99 response of a {unit[:-1]}, ms")
+        rows.append((f"  {task}", cells))
+    rows.append((f"p99 response of a {unit[:-1]}, ms", []))
     for task in tasks:
         cells = [milliseconds(entries[task].responses.at(0.99)[0]) for entries, _ in runs]
-        table.add_row(f"  {task}", *cells)
+        rows.append((f"  {task}", cells))
     late = [task for task in tasks if any(entries[task].deadlines for entries, _ in runs)]
     if late:
-        _section(table, "deadlines missed, of all")
+        rows.append(("deadlines missed, of all", []))
     for task in late:
         counts = [(entries[task].missed, entries[task].deadlines) for entries, _ in runs]
-        table.add_row(f"  {task}", *(f"{m}/{of}" if of else "." for m, of in counts))
-    _section(table, "share of the GPU, %")
+        rows.append((f"  {task}", [f"{m}/{of}" if of else "." for m, of in counts]))
+    rows.append(("share of the GPU, %", []))
     for task in tasks:
         cells = [share(entries[task].gpu_ns, run.end_ns) for entries, run in runs]
-        table.add_row(f"  {task}", *cells)
-    console.print(table)
+        rows.append((f"  {task}", cells))
+    console.print(side_by_side(console, title, list(outcomes), rows))
     for name, outcome in outcomes.items():
         if not outcome.complete:
             console.print(f"{name} was interrupted; later runs are left out", highlight=False)
-
-
-def _section(table: Table, title: str) -> None:
-    table.add_section()
-    table.add_row(title, style="bold")

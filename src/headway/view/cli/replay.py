@@ -170,24 +170,17 @@ def _as_dict(trace: str, made: Plan, columns: Columns) -> dict[str, Any]:
 
 
 def _print(trace: str, made: Plan, columns: Columns) -> None:
-    from headway.view.tables import new_console, new_table
+    from headway.view.tables import Row, new_console, side_by_side
 
     console = new_console()
-    table = new_table(trace)
-    table.add_column("", no_wrap=True)
-    for name in columns:
-        table.add_column(name, justify="right")
+    rows: list[Row] = []
     results = _as_dict(trace, made, columns)["runs"]
     for title in MEASURES:
-        rows = [
-            (task, [results[name].get(task, {}).get(title, 0.0) for name in columns])
-            for task in made.alive_ns
-        ]
-        table.add_section()
-        table.add_row(title, style="bold")
-        for task, values in rows:
+        rows.append((title, []))
+        for task in made.alive_ns:
+            values = [results[name].get(task, {}).get(title, 0.0) for name in columns]
             if any(values) or title.startswith("share"):
-                table.add_row(f"  {task}", *map(_number, values))
-    console.print(table)
+                rows.append((f"  {task}", [*map(_number, values)]))
+    console.print(side_by_side(console, trace, list(columns), rows))
     for note in made.notes:
         console.print(note, highlight=False)
