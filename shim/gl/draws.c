@@ -173,7 +173,8 @@ static void arrays(GLenum mode, GLint first, GLsizei count, GLsizei copies) {
 
 static void elements(GLenum mode, GLsizei count, GLenum type, const void *indices, GLsizei copies, GLint base) {
     hw_monitor->handled = true;
-    if (count < 0 || copies < 0) return;
+    bool known = type == 0x1401 || type == 0x1403 || type == 0x1405; /* bytes, shorts, ints; others are refused */
+    if (count < 0 || copies < 0 || !known) return;
     drawn(&(struct draw){.mode = mode, .first = base, .count = (uint64_t)count, .copies = (uint64_t)copies, .indexed = true,
                          .type = type, .indices = indices});
 }

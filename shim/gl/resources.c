@@ -342,9 +342,10 @@ void hw_see_glLinkProgram(GLuint name) {
         if (p->bound[i].location >= 0 && p->attribute < 0 && !strcmp(p->bound[i].name, p->vertex.position.attribute))
             p->attribute = p->bound[i].location;
     for (int i = 0; i < HW_MATRICES; i++) {
-        p->matrix[i].location = -1;
+        int said = i < p->vertex.position.matrices ? p->vertex.position.matrix[i].location : -1;
+        p->matrix[i].location = said;
         p->matrix[i].block = UINT32_MAX;
-        p->matrix[i].binding = 0;
+        p->matrix[i].binding = said > 0 ? (GLuint)said : 0;
         p->matrix[i].set = false;
     }
 }

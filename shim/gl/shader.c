@@ -72,11 +72,11 @@ static bool is_precision(const struct source *s, int i) {
     return is(s, i, "highp") || is(s, i, "mediump") || is(s, i, "lowp");
 }
 
-/* `layout(location = 3, ...)` that ends just before a token; -1: none. */
-static int layout_location(const struct source *s, int end) {
+/* `layout(location = 3, ...)`, or another word, that ends just before a token; -1: none. */
+static int layout_of(const struct source *s, int end, const char *word) {
     if (!is(s, end - 1, ")")) return -1;
     for (int i = end - 2; i > 1 && !is(s, i, "("); i--)
-        if (is(s, i - 1, "=") && is(s, i - 2, "location")) return atoi(s->token[i].at);
+        if (is(s, i - 1, "=") && is(s, i - 2, word)) return atoi(s->token[i].at);
     return -1;
 }
 
@@ -84,13 +84,23 @@ static bool is_type(const struct source *s, int i, const char *begin) {
     return i < s->tokens && s->token[i].size > strlen(begin) && !memcmp(s->token[i].at, begin, strlen(begin));
 }
 
+/* Whether `mat4 a, b;`, whose type this is, declares the name; an array is no matrix. */
+static bool declares(const struct source *s, int type, const char *name) {
+    for (int i = type + 1; i + 1 < s->tokens; i += 2) {
+        bool more = is(s, i + 1, ",");
+        if (is(s, i, name) && (more || is(s, i + 1, ";"))) return true;
+        if (!more) return false;
+    }
+    return false;
+}
+
 /* `attribute vec3 name;` or, since version 300, `in vec3 name;`. */
 static bool find_attribute(const struct source *s, const char *name, int *location) {
     for (int i = 0; i + 3 < s->tokens; i++) {
         if (!is(s, i, "attribute") && !is(s, i, "in")) continue;
         int type = i + 1 + is_precision(s, i + 1);
-        if (!is_type(s, type, "vec") || !is(s, type + 1, name) || !is(s, type + 2, ";")) continue;
-        *location = layout_location(s, i);
+        if (!is_type(s, type, "vec") || !declares(s, type, name)) continue;
+        *location = layout_of(s, i, "location");
         return true;
     }
     return false;
@@ -144,8 +154,9 @@ static bool add_matrix(const struct source *s, int token, struct hw_position *p)
     for (int i = 0; i + 3 < s->tokens; i++) {
         if (!is(s, i, "uniform")) continue;
         int type = i + 1 + is_precision(s, i + 1);
-        if (!dotted && is(s, type, "mat4") && is(s, type + 1, name) && is(s, type + 2, ";")) {
+        if (!dotted && is(s, type, "mat4") && declares(s, type, name)) {
             strcpy(p->matrix[p->matrices].name, name);
+            p->matrix[p->matrices].location = layout_of(s, i, "location");
             p->matrix[p->matrices++].block[0] = 0;
             return true;
         }
@@ -159,6 +170,7 @@ static bool add_matrix(const struct source *s, int token, struct hw_position *p)
         if (!find_member(s, i + 2, dotted ? member : name, &offset)) continue;
         if (!known_layout || !name_of(&s->token[i + 1], false, p->matrix[p->matrices].block)) return false;
         strcpy(p->matrix[p->matrices].name, dotted ? member : name);
+        p->matrix[p->matrices].location = layout_of(s, i, "binding");
         p->matrix[p->matrices++].offset = offset;
         return true;
     }

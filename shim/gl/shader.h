@@ -20,6 +20,7 @@ struct hw_position {
         char name[HW_IDENTIFIER];
         char block[HW_IDENTIFIER]; /* the uniform block it stands in; empty: it stands in none */
         uint32_t offset;           /* in the block, by std140 */
+        int location;              /* of the uniform, or the block's binding, if the source says; else -1 */
     } matrix[HW_MATRICES];
 };
 

@@ -38,6 +38,7 @@ LIBRARIES = {
     "locked": [],
     "nulls": ["-lEGL", "-lGLESv2", "-ldl"],
     "static": ["-static"],
+    "varied": ["-lEGL", "-lGLESv2"],
     "widget": ["-lEGL", "-lGLESv2", "-lX11"],
     "xclient": ["-lX11"],
 }

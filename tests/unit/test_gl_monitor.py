@@ -27,6 +27,7 @@ class Matrix(ctypes.Structure):
         ("name", ctypes.c_char * 64),
         ("block", ctypes.c_char * 64),
         ("offset", ctypes.c_uint32),
+        ("location", ctypes.c_int),
     )
 
 
@@ -108,7 +109,8 @@ def read(monitor: ctypes.CDLL, source: str) -> tuple[str, list[str]] | None:
 
 
 HEAD = (
-    "attribute vec3 position;\nuniform mat4 M, unused;\nuniform mat4 MVP;\nuniform highp mat4 P;\n"
+    "attribute vec3 position;\nuniform mat4 bones[4];\nuniform mat4 M, unused;\n"
+    "uniform mat4 MVP;\nuniform highp mat4 P;\n"
 )
 
 
@@ -124,6 +126,8 @@ HEAD = (
             ("position", ["P", "MVP"]),
         ),
         ("gl_Position = vec4(position.xy, 0.0, 1.0);", ("position", [])),
+        ("gl_Position = M * unused * vec4(position, 1.0);", ("position", ["M", "unused"])),
+        ("gl_Position = bones * vec4(position, 1.0);", None),
         (
             "/* gl_Position = 0; */ gl_Position = MVP * vec4(position, 1.0); // MVP",
             ("position", ["MVP"]),
@@ -154,7 +158,23 @@ def test_a_matrix_in_a_uniform_block_is_found_where_std140_puts_it(monitor: ctyp
     position = Position()
     monitor.hw_read_position(source.encode(), len(source), ctypes.byref(position))
     assert position.location == 3
+    assert position.matrix[0].location == -1
     assert read(monitor, source.replace("layout(std140) ", "layout(packed) ")) is None
+
+
+def test_places_that_a_source_says_itself_need_not_be_asked_for(monitor: ctypes.CDLL) -> None:
+    head = "#version 310 es\nlayout(location = 1) in vec4 place;\n"
+    body = "void main() { gl_Position = all * place; }"
+    for said, place in (
+        ("layout(location = 7) uniform mat4 all;", 7),
+        ("layout(std140, binding = 3) uniform Camera { mat4 all; };", 3),
+        ("layout(binding = 2, std140) uniform Camera { mat4 all; };", 2),
+        ("uniform mat4 all;", -1),
+    ):
+        position, source = Position(), f"{head}{said}\n{body}".encode()
+        monitor.hw_read_position(source, len(source), ctypes.byref(position))
+        assert position.found
+        assert position.matrix[0].location == place
 
 
 @given(st.binary(max_size=400))
