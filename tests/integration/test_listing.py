@@ -25,13 +25,16 @@ periodic = {{ period = "5ms", cost = "2ms", deadline = "4ms" }}
 """
 
 
-def test_a_launched_program_is_listed_before_its_first_gpu_call(tmp_path: Path) -> None:
-    """Once, however many processes it starts; and no longer than it runs."""
+@pytest.mark.parametrize("name", ["", "detector"])
+def test_a_launched_program_is_listed_before_its_first_gpu_call(tmp_path: Path, name: str) -> None:
+    """Once, however many processes it starts; and no longer than it runs; by its name."""
+    options = [f"--name={name}"] if name else []
+    shown = name or "idle.py"
     with running_daemon(tmp_path / "run") as daemon:
         env = {**os.environ, "HEADWAY_DIR": str(daemon.folder), "COLUMNS": "60"}
         (tmp_path / "idle.py").write_text("import subprocess\nsubprocess.run(['cat'])\n")
         program = subprocess.Popen(
-            [HEADWAY, "run", "--", sys.executable, "idle.py"],
+            [HEADWAY, "run", *options, "--", sys.executable, "idle.py"],
             cwd=tmp_path, env=env, stdin=subprocess.PIPE,
         )  # fmt: skip
         try:
@@ -44,10 +47,10 @@ def test_a_launched_program_is_listed_before_its_first_gpu_call(tmp_path: Path) 
 
             wait_until(lambda: listed() == [program.pid], "it is listed")
             (line,) = [x for x in headway("ps", env=env).stdout.splitlines() if "started" in x]
-            assert line.split()[0] == "idle.py"
+            assert line.split()[0] == shown
             assert line.split()[1] == str(program.pid)
             top = headway("top", "--once", env=env).stdout.splitlines()
-            assert (top[-1].split()[0], top[-1].split()[-1]) == ("idle.py", "started")
+            assert (top[-1].split()[0], top[-1].split()[-1]) == (shown, "started")
         finally:
             program.communicate(timeout=20)
         assert listed() == []

@@ -15,6 +15,8 @@ from headway.live.wire import paths
 PASSES = "what it does with Vulkan passes unmanaged"
 _LIBRARY = b"/libvulkan.so"
 _TOKEN = b"HEADWAY_TOKEN="
+NAME = "HEADWAY_NAME"
+"""What `headway run --name` calls a program, for those who look before a daemon knows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,10 @@ def name_of(pid: int) -> str:
             name = _script(line.rstrip("\0").split("\0")[1:]) or name
     except OSError:
         name = "?"
+    return _printable(name)
+
+
+def _printable(name: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in name)
 
 
@@ -74,7 +80,10 @@ def started(folder: Path) -> Iterator[Started]:
             vulkan = _LIBRARY in (process / "maps").read_bytes()
         except OSError:
             continue  # it has ended, or is another user's
-        yield Started(int(process.name), name_of(int(process.name)), token, vulkan)
+        pid, given = int(process.name), f"{NAME}=".encode()
+        chosen = next((v[len(given) :] for v in variables if v.startswith(given)), b"")
+        name = _printable(chosen.decode(errors="replace")) or name_of(pid)
+        yield Started(pid, name, token, vulkan)
 
 
 def complete(status: dict[str, Any]) -> None:

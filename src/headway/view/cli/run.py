@@ -199,6 +199,7 @@ def _managed(
     """The environment in which it is managed. Wrong words are the person's mistake, all others
     reasons to run it unmanaged."""
     from headway.live.api import client, launch
+    from headway.view import unmanaged
     from headway.view.daemons import folder
 
     try:
@@ -212,7 +213,9 @@ def _managed(
         )
     except client.Refused as error:
         raise UserError(f"headway run: {error}") from None
-    return env | ({"HEADWAY_QUIET": "1"} if quiet else {})
+    named = {unmanaged.NAME: options["name"]} if options["name"] else {}
+    env.pop(unmanaged.NAME, None)  # of a program that starts this one
+    return env | named | ({"HEADWAY_QUIET": "1"} if quiet else {})
 
 
 def _place(
