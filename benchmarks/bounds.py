@@ -2,16 +2,19 @@
 
 Prints, for each protocol, how many bounds were compared, the worst case seen as a fraction of its
 bound, and the seed that shows it; draws how tight the bounds are. A wait above its bound fails.
+With `--into FILE` a campaign can be run in portions: tables and picture are of all that FILE has.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import astuple
 from functools import partial
 from pathlib import Path
 
@@ -33,12 +36,22 @@ def everything(kind: str, seeds: range, workers: int) -> Iterator[Seen]:
             yield from found
 
 
+def kept(path: str, kind: str, found: list[Seen]) -> list[Seen]:
+    """All comparisons of this kind that the file has, these added."""
+    with Path(path).open("a+") as file:
+        file.writelines(json.dumps([kind, *astuple(seen)]) + "\n" for seen in found)
+        file.seek(0)
+        rows = map(json.loads, file)
+        return [Seen(*row[1:]) for row in rows if row[0] == kind]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sets", type=int, default=10_000, help="task sets of each kind")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--kinds", nargs="+", choices=CHECKS, default=list(CHECKS))
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--into", help="keep the comparisons in this file, and add to what it has")
     parser.add_argument("--plot", default="out/tightness.png", help="a picture, or nothing")
     options = parser.parse_args()
     seeds = range(options.first, options.first + options.sets)
@@ -47,7 +60,10 @@ def main() -> int:
     print(f"{'kind':<9} {'what':<18} {'bounds':>7} {'worst/bound':>11}   of     seen  seed")
     for kind in options.kinds:
         rows: dict[str, list[Seen]] = defaultdict(list)
-        for seen in everything(kind, seeds, options.workers):
+        comparisons = list(everything(kind, seeds, options.workers))
+        if options.into:
+            comparisons = kept(options.into, kind, comparisons)
+        for seen in comparisons:
             name = f"{seen.protocol}, refined" if seen.what.startswith("refined") else seen.protocol
             rows[name].append(seen)
             if not seen.holds:

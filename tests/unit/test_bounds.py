@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ import pytest
 from headway.engine.analysis.gpusync import TOKENS, UNITS, analyse
 from headway.engine.analysis.multiprocessor import (
     Demand,
+    _response,
     carried_work,
+    dense,
     earliest_deadline,
     fixed_priority,
     tardiness,
@@ -151,6 +154,54 @@ def test_response_times_on_one_cpu_are_the_textbooks() -> None:
     assert found[1] is not None
     assert found[1] >= 3
     assert found[2] is None or found[2] >= 10
+
+
+def _by_small_steps(task: Demand, others: list[Demand], cpus: int) -> int | None:
+    """Bertogna and Cirinei's iteration as printed, of others that end within their deadlines."""
+    response = task.cost_ns
+    while response <= task.deadline_ns:
+        most = response - task.cost_ns + 1
+        work = sum(min(carried_work(other, response, other.deadline_ns), most) for other in others)
+        if task.cost_ns + work // cpus == response:
+            return response
+        response = task.cost_ns + work // cpus
+    return None
+
+
+def test_the_search_for_a_response_skips_none() -> None:
+    rng = random.Random(3)
+    found = []
+    for _ in range(300):
+        cpus, scale = rng.randint(1, 3), rng.choice([1, 1, 50])
+        tasks = []
+        for number in range(rng.randint(2, 7)):
+            period = rng.randint(12 * scale, 60 * scale)
+            tasks.append(Demand(str(number), rng.randint(1, 9 * scale), period, period))
+        *others, last = tasks
+        workers = [partial(carried_work, other, response_ns=other.deadline_ns) for other in others]
+        found.append(_response(last, workers, cpus, lambda window: 0))
+        assert found[-1] == _by_small_steps(last, others, cpus)
+    assert 100 < sum(response is not None for response in found) < 300
+
+
+@pytest.mark.parametrize("scheduler", ["rm", "edf"])
+def test_tasks_of_milliseconds_are_analysed_to_the_end(scheduler: str) -> None:
+    rows = [
+        {"name": "a", "period": "20ms", "cpu": "7ms"},
+        {"name": "b", "period": "30ms", "cpu": "3ms"},
+    ]
+    plan = read_gpusync({"gpusync": {"scheduler": scheduler}, "task": rows}, "f")
+    verdicts = analyse_machine(plan).verdicts
+    assert [verdict.bound_ns for verdict in verdicts] == [7 * MS, 10 * MS]
+
+
+def test_on_one_cpu_edf_meets_all_deadlines_up_to_a_full_load() -> None:
+    tasks = [Demand("a", 7, 20, 20), Demand("b", 9, 30, 30), Demand("c", 17, 50, 50)]
+    assert dense(tasks, 1)
+    assert not dense([*tasks, Demand("d", 1, 60, 60)], 1)
+    rows = [{"name": t.name, "period": f"{t.period_ns}ms", "cpu": f"{t.cost_ns}ms"} for t in tasks]
+    plan = read_gpusync({"gpusync": {"scheduler": "edf"}, "task": rows}, "f")
+    assert [verdict.schedulable for verdict in analyse_machine(plan).verdicts] == ["yes"] * 3
 
 
 def test_two_cpus_serve_two_tasks_at_once() -> None:
@@ -319,6 +370,23 @@ def test_a_job_as_long_as_noise_and_aberrance_make_it_is_counted() -> None:
     found = analyse_machine(read_gpusync({"gpusync": {}, "task": [row]}, "f"))
     assert found.verdicts[0].bound_ns == 5_200_000
     assert found.remarks
+
+
+def test_a_job_that_may_begin_late_is_counted_from_its_release() -> None:
+    rows: list[dict[str, Any]] = [
+        {"name": "a", "period": "20ms", "cpu": "2ms", "jitter": "5ms"},
+        {"name": "b", "period": "30ms", "cpu": "3ms"},
+    ]
+    plan = read_gpusync(
+        {"run": {"duration": "3s"}, "gpusync": {"scheduler": "rm"}, "task": rows}, "f"
+    )
+    first, second = analyse_machine(plan).verdicts
+    assert first.bound_ns == 7 * MS
+    assert first.parts["jitter"] == 5 * MS
+    assert second.bound_ns is not None
+    seen = run_plan(plan).tasks
+    assert 6.5 * MS < seen["a"].worst_ns <= first.bound_ns
+    assert seen["b"].worst_ns <= second.bound_ns
 
 
 # -- one GPU ---------------------------------------------------------------------------------

@@ -124,6 +124,22 @@ def test_what_is_proved_is_seen_in_simulation() -> None:
         assert ratio.accepted <= seen[key].accepted
 
 
+@pytest.mark.parametrize("test", ["analysis", "simulation"])
+def test_releases_and_lengths_that_vary_count(test: str) -> None:
+    def accepted(**recipe: float) -> int:
+        asked = study(
+            recipe=Recipe(tasks=6, **recipe),
+            utilisations=(0.2,),
+            test=test,
+            simulated_ns=500 * MS,
+        )
+        return run_study(asked)["r2dglp-wc", 0.2].accepted
+
+    plain = accepted()
+    assert accepted(jitter=0.99) < plain
+    assert accepted(noise=0.3) <= plain <= accepted(sporadic=1.0) + (test == "simulation")
+
+
 def test_processes_and_configurations_judge_the_same_task_sets() -> None:
     assert task_set(study(), 0.05, 3) == task_set(study(sets=7), 0.05, 3)
     assert task_set(study(), 0.05, 3) != task_set(study(seed=1), 0.05, 3)
@@ -166,6 +182,7 @@ def test_the_command_prints_and_draws(tmp_path: Path) -> None:
             "--utilisation: found 9 on 4 CPUs, expected at most 1.5, which 12 tasks of --most 0.5 "
             "can have",
         ),
+        (["--jitter", "nan"], "--jitter: found nan, expected a number"),
         (["--units", "lifo"], "--units: found 'lifo', expected some of fifo, priority"),
         (["--cpus", "4/3"], "--cpus: found 3, expected a divisor of 4, the number of cpus"),
         (["--gpus", "x"], "--gpus: found 'x', expected a number such as 12 or 12/6"),

@@ -60,17 +60,19 @@ def worst_case(entry: TaskPlan) -> LockTask:
             work.state_bytes,
         )
     least = Fraction(str(variation.shortest)) * (1 - 3 * Fraction(str(variation.noise))) / longer
-    return replace(task, cpu_ns=times(task.cpu_ns), work=work, least=max(least, Fraction(0)))
+    return replace(
+        task,
+        cpu_ns=times(task.cpu_ns),
+        work=work,
+        least=max(least, Fraction(0)),
+        jitter_ns=variation.jitter_ns,
+    )
 
 
 def analyse_machine(plan: GpuSyncPlan) -> Analysis:
     """Bounds for a scenario with `[gpusync]`."""
     remarks = []
     verdicts = analyse(plan.system, [worst_case(entry) for entry in plan.tasks])
-    late = {entry.task.name for entry in plan.tasks if entry.variation.jitter_ns}
-    if late:
-        why = "jobs of some tasks begin later than their releases (jitter)"
-        verdicts = [replace(verdict, bound_ns=None, why=why) for verdict in verdicts]
     if any(entry.variation.aberrant_every_ns for entry in plan.tasks):
         remarks.append("aberrant jobs are counted in full, whatever budgets do")
     return Analysis(verdicts, remarks)

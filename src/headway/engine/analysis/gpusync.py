@@ -1,9 +1,10 @@
 """Response times of a machine with tokens and unit locks, in the worst case.
 
-Suspension-oblivious: while a job waits for an operation of its own it is counted as if it had a
-CPU, and what it waits for locks is added to its cost. From the lengths of operations come the waits
-for units, from these the lengths of token sections, from these the waits for tokens; then the CPU
-cluster is tested. Waits depend on response times, so all is repeated until nothing grows.
+Suspension-oblivious: while a job waits for an operation of its own, or begins later than its
+release, it is counted as if it had a CPU, and what it waits for locks is added to its cost. From
+the lengths of operations come the waits for units, from these the lengths of token sections, from
+these the waits for tokens; then the CPU cluster is tested. Waits depend on response times, so all
+is repeated until nothing grows.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 
 from headway.engine.analysis.multiprocessor import (
     Demand,
+    dense,
     earliest_deadline,
     fixed_priority,
     tardiness,
@@ -31,6 +33,7 @@ from headway.engine.locks.settings import AllocatorSettings
 from headway.engine.locks.system import LockSystem, LockTask
 
 UNITS, TOKENS, MIGRATION, CPUS = "units", "tokens", "moves", "CPUs"
+JITTER = "jitter"
 ROUNDS = 100
 UNBOUNDED_NS = 2**62
 """The response time of a task that has no bound, where others' windows need one."""
@@ -274,7 +277,8 @@ class _Node:
     def _cost(self, work: Working) -> int | None:
         if work.units_ns is None or work.tokens_ns is None:
             return None
-        return work.own_ns + work.migration_ns + work.units_ns + work.tokens_ns
+        waits_ns = work.units_ns + work.tokens_ns
+        return work.task.jitter_ns + work.own_ns + work.migration_ns + waits_ns
 
     def _helpers(self, work: Working) -> Callable[[int], int]:
         """Work of interrupt and worker threads that may go before a task in a window. They serve a
@@ -301,7 +305,7 @@ class _Node:
     def verdicts(self) -> list[Verdict]:
         """Repeat until nothing grows."""
         for work in self.works:
-            work.response_ns = work.own_ns
+            work.response_ns = work.task.jitter_ns + work.own_ns
         found: list[int | None] = []
         for _ in range(ROUNDS):
             self._waits()
@@ -347,6 +351,9 @@ class _Node:
         if all(demand.deadline_ns <= demand.period_ns for demand in demands):
             extras = [self._helpers(work) for work in self.works]
             hard = earliest_deadline(demands, self.cpus, extras)
+            alone = not any(extra(d.period_ns) for extra, d in zip(extras, demands, strict=True))
+            if hard is None and alone and dense(demands, self.cpus):
+                hard = [demand.deadline_ns for demand in demands]
         if hard is not None:
             return [*hard]
         if any(demand.deadline_ns != demand.period_ns for demand in demands):
@@ -370,6 +377,8 @@ class _Node:
 
     def _verdict(self, work: Working, response_ns: int | None, why: str = "") -> Verdict:
         parts = {OWN: work.own_ns}
+        if work.task.jitter_ns:
+            parts[JITTER] = work.task.jitter_ns
         if work.kinds:
             parts[UNITS] = work.units_ns or 0
             parts[MIGRATION] = work.migration_ns

@@ -142,3 +142,5 @@ class LockTask:
     """What a job may use; None: what it needs, and a twentieth."""
     least: Fraction = Fraction(1)
     """No job is shorter than this fraction of it. Only tasks without a bound need to know."""
+    jitter_ns: int = 0
+    """How much later than its release a job may begin."""

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from math import sqrt
 from multiprocessing import get_context
 
-from headway.engine.analysis.gpusync import analyse
 from headway.engine.analysis.verdicts import HARD, NO, overall
 from headway.engine.locks.system import LockSystem, LockTask
-from headway.sim.gpusync.plan import EXACT, GpuSyncPlan, TaskPlan
+from headway.sim.analysing import analyse_machine
+from headway.sim.gpusync.plan import GpuSyncPlan, TaskPlan
 from headway.sim.gpusync.run import run_plan
 from headway.sim.study.generators import Recipe, draw
 
@@ -85,21 +85,26 @@ def task_set(study: Study, utilisation: float, number: int) -> list[LockTask]:
 
 def accepts(study: Study, system: LockSystem, tasks: Sequence[LockTask]) -> bool:
     """Whether one configuration is schedulable for one task set."""
+    plans = tuple(map(study.recipe.vary, tasks))
+    plan = GpuSyncPlan(system, plans, study.simulated_ns, study.seed)
     if study.test == "simulation":
-        plans = tuple(TaskPlan(task, 0, EXACT) for task in tasks)
-        result = run_plan(GpuSyncPlan(system, plans, study.simulated_ns, study.seed))
+        result = run_plan(plan)
         return not result.missed and not _overdue(result.duration_ns, plans, result.tasks)
-    found = overall(analyse(system, tasks))
+    found = overall(analyse_machine(plan).verdicts)
     return found == HARD if study.test == "analysis" else found != NO
 
 
 def _overdue(end_ns: int, plans: Sequence[TaskPlan], results: object) -> bool:
-    """Whether a job that should have ended has not."""
+    """Whether a job that should have ended has not. Releases that are as far apart as they may be
+    are the fewest."""
     assert isinstance(results, dict)
+
+    def due(plan: TaskPlan) -> int:
+        apart_ns = plan.task.period_ns * (1 + plan.variation.sporadic)
+        return int((end_ns - plan.task.deadline_ns) / apart_ns) + 1
+
     return any(
-        len(results[plan.task.name]) < (end_ns - plan.task.deadline_ns) // plan.task.period_ns + 1
-        for plan in plans
-        if end_ns > plan.task.deadline_ns
+        len(results[plan.task.name]) < due(plan) for plan in plans if end_ns > plan.task.deadline_ns
     )
 
 

@@ -11,7 +11,6 @@ import random
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
-from headway.engine.analysis.gpusync import analyse
 from headway.engine.analysis.requests import (
     Rival,
     donation_bound,
@@ -25,6 +24,7 @@ from headway.engine.locks.copies import CopySettings
 from headway.engine.locks.jobs import Grant, Job
 from headway.engine.locks.settings import AllocatorSettings, preset
 from headway.engine.locks.system import Bus, LockSystem
+from headway.sim.analysing import analyse_machine
 from headway.sim.gpusync.plan import GpuSyncPlan, TaskPlan, Variation
 from headway.sim.gpusync.run import run_plan
 from headway.sim.study.generators import Recipe, draw
@@ -251,6 +251,7 @@ def draw_machine(rng: random.Random) -> GpuSyncPlan:
                 shortest=rng.choice([1.0, 1.0, 0.5]),
                 split=rng.random() < 0.5,
                 sporadic=rng.choice([0.0, 0.0, 0.3]),
+                jitter_ns=rng.choice([0, 0, 0, task.period_ns // 4]),
             ),
         )
         for task in tasks
@@ -262,7 +263,7 @@ def check_machine(seed: int) -> list[Seen]:
     """One random machine: simulated response times against those of the analysis."""
     rng = random.Random(f"machine {seed}")
     plan = draw_machine(rng)
-    verdicts = analyse(plan.system, [entry.task for entry in plan.tasks])
+    verdicts = analyse_machine(plan).verdicts
     if all(verdict.bound_ns is None for verdict in verdicts):
         return []
     result = run_plan(plan)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headway.engine.locks.system import DeviceWork, LockTask
+from headway.sim.gpusync.plan import TaskPlan, Variation
 
 GENERATORS = ("uunifast", "randfixedsum")
 TRIES = 10_000
@@ -102,6 +103,24 @@ class Recipe:
     """Into how many kernels a job's GPU time is cut."""
     state: float = 1.0
     """Bytes of state for each byte copied in or out."""
+    jitter: float = 0.0
+    """A job begins up to this fraction of its period after its release."""
+    sporadic: float = 0.0
+    """Releases are up to this fraction of a period farther apart than a period."""
+    noise: float = 0.0
+    """Standard deviation of a job's length, as a fraction of it (normal, cut at three)."""
+    shortest: float = 1.0
+    """Jobs are evenly between this fraction of their length and all of it."""
+
+    def vary(self, task: LockTask) -> TaskPlan:
+        """The task with its jobs' releases and lengths."""
+        jitter_ns = int(self.jitter * task.period_ns)
+        return TaskPlan(
+            task,
+            variation=Variation(
+                self.noise, self.shortest, jitter_ns=jitter_ns, sporadic=self.sporadic
+            ),
+        )
 
 
 def draw(

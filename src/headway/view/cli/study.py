@@ -100,6 +100,34 @@ def command(context: click.Context) -> None:
     help="Bytes of state for each byte copied in or out.",
 )
 @click.option(
+    "--jitter",
+    default=0.0,
+    type=click.FloatRange(0, 10),
+    show_default=True,
+    help="Jobs begin up to this fraction of a period after their releases.",
+)
+@click.option(
+    "--sporadic",
+    default=0.0,
+    type=click.FloatRange(0, 100),
+    show_default=True,
+    help="Releases are up to this fraction of a period farther apart.",
+)
+@click.option(
+    "--noise",
+    default=0.0,
+    type=click.FloatRange(0, 0.3),
+    show_default=True,
+    help="Deviation of jobs' lengths (normal, cut at three).",
+)
+@click.option(
+    "--shortest",
+    default=1.0,
+    type=click.FloatRange(0, 1),
+    show_default=True,
+    help="Jobs are evenly between this fraction of their length and all of it.",
+)
+@click.option(
     "--cpus",
     default="4",
     metavar="N[/EACH]",
@@ -166,6 +194,9 @@ def acceptance(**options: Any) -> int:
     from headway.view.running import watch
     from headway.view.studies import as_dict, draw, print_ratios
 
+    for key, value in options.items():
+        if value != value:
+            raise UserError(f"--{key.replace('_', '-')}: found nan, expected a number")
     plot = options["plot"]
     if plot is not None:
         from headway.view.plots import check_format
@@ -283,6 +314,7 @@ def _recipe(options: dict[str, Any]) -> Any:
         options["copy_part"],
         options["kernels"],
         options["state"],
+        **{key: options[key] for key in ("jitter", "sporadic", "noise", "shortest")},
     )
 
 
