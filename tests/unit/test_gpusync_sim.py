@@ -362,13 +362,21 @@ def test_growing_response_times_are_told() -> None:
         ),
         (
             '[gpusync]\nallocator = "length"',
-            ":2: gpusync.allocator: found length, expected length: found None, expected "
-            "a queue length with the preset 'length'",
+            ":1: gpusync.length: found nothing, expected a queue length with the allocator length",
+        ),
+        (
+            "[gpusync]\nlength = 2",
+            ":2: gpusync.length: found 2, expected none with the allocator r2dglp-wc",
+        ),
+        (
+            '[machine]\nlink = "1B/s"\n[gpusync]\ncopies = { reserved = true }',
+            ":2: machine.link: found 1B/s, expected 1B/s and more for each copy that may be in "
+            "flight",
         ),
         (
             "[machine]\ngpus = 2\ndistances = [[0, 1], [2, 0]]\n[gpusync]",
-            ":3: machine.distances: found a table, expected distances[0][1]: found 1, expected "
-            "the same as [1][0], 0 between a GPU and itself and more between two",
+            ":3: machine.distances: found 1 at distances[0][1], expected the same as [1][0], 0 "
+            "between a GPU and itself and more between two",
         ),
         (
             "[gpusync]\ncopies = { units = 1, reserved = true }",

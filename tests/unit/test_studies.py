@@ -126,7 +126,7 @@ def test_what_is_proved_is_seen_in_simulation() -> None:
 
 @pytest.mark.parametrize("test", ["analysis", "simulation"])
 def test_releases_and_lengths_that_vary_count(test: str) -> None:
-    def accepted(**recipe: float) -> int:
+    def accepted(**recipe: Any) -> int:
         asked = study(
             recipe=Recipe(tasks=6, **recipe),
             utilisations=(0.2,),

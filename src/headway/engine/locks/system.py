@@ -73,14 +73,24 @@ class LockSystem:
         yield from self.copies.mistakes()
         yield from self.budgets.mistakes()
         if not any(True for _ in self.clusters.mistakes()):
-            try:
-                self.token_settings(next(iter(self.clusters)))
-            except ValueError as error:
-                yield "allocator", self.allocator, str(error)
+            if self.bus.link > 0 and self.bus.hub > 0 and self.worst_rate < 1:
+                narrow = "link" if self.bus.link < self.bus.hub else "hub"
+                found = getattr(self.bus, narrow)
+                yield narrow, f"{found}B/s", "1B/s and more for each copy that may be in flight"
+            if (self.length is not None) != (self.allocator == "length"):
+                wanted = "a queue length" if self.length is None else "none"
+                found = "nothing" if self.length is None else self.length
+                yield "length", found, f"{wanted} with the allocator {self.allocator}"
+            else:
+                try:
+                    self.token_settings(next(iter(self.clusters)))
+                except ValueError as error:
+                    yield "allocator", self.allocator, str(error)
             try:
                 self.topology()
             except ValueError as error:
-                yield "distances", "a table", str(error)
+                place, found, expected = _parts(str(error))
+                yield "distances", f"{found} at {place}" if found else "another table", expected
 
     def topology(self) -> Topology:
         """Distances between all devices of the machine."""
@@ -144,3 +154,10 @@ class LockTask:
     """No job is shorter than this fraction of it. Only tasks without a bound need to know."""
     jitter_ns: int = 0
     """How much later than its release a job may begin."""
+
+
+def _parts(mistake: str) -> tuple[str, str, str]:
+    """Place, what was found if that is said, and what was expected."""
+    before, _, expected = mistake.partition("expected ")
+    place, _, found = before.partition(": ")
+    return place, found.removeprefix("found ").rstrip(", "), expected
