@@ -46,8 +46,7 @@ class Agent:
         if facts.problem and is_time and self._restarts and self._node.is_wanted(gpu.index):
             self._tried_s[gpu.index] = now_s
             with contextlib.suppress(OSError, FleetError):
-                nodes.start_daemon(self._node, gpu)
-                return nodes.look_at_gpu(self._node, gpu)
+                nodes.start_daemon(self._node, gpu, wait=False)
         return facts
 
     def hold(self, ticket: str, claim: dict[str, Any], gpu: int, job: str, gone: list[str]) -> str:
@@ -90,3 +89,9 @@ class Agent:
 
     def clock(self) -> int:
         return time.monotonic_ns()
+
+    def record(self, seconds: float) -> list[tuple[int, bytes]]:
+        """What the daemon of each GPU does for so long, as traces."""
+        from headway.fleet.recording import record
+
+        return record(self._node, seconds)

@@ -13,6 +13,9 @@ NAMESPACE = "headway"
 PLACER = "headway-placer"
 RESOURCE = "headway"
 """Ray's resource for reserved GPU time: 1 for each GPU of a node."""
+CLAIMS, MOST_CLAIMS = "headway_claims", 10_000
+"""Ray's resource of which every claim takes 1: so that Ray starts workers with claims on nodes with
+GPUs alone, and where the placer says. A worker that needs no resource starts anywhere."""
 LABEL_NODE, LABEL_MODEL, LABEL_VERSION = "headway/node", "headway/gpu", "headway/version"
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "0"}
 

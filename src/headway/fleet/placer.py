@@ -340,7 +340,7 @@ class Placer:
                 get_if_exists=True,
                 max_restarts=-1,
                 num_cpus=0,
-                max_concurrency=1,
+                max_concurrency=8,
                 scheduling_strategy=strategy(ray_id, soft=False),
                 runtime_env={"headway": None},
             )

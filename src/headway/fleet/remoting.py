@@ -82,9 +82,10 @@ class _Remote:
         options = dict(self._options)
         env = {"ticket": ticket, "gpu": answer["gpu"], **self._words}
         options["runtime_env"] = {**(options.get("runtime_env") or {}), "headway": env}
+        resources = {**(options.get("resources") or {}), joining.CLAIMS: 1}
         if self._claim.units:
-            resources = {joining.RESOURCE: self._claim.units / UNITS}
-            options["resources"] = {**(options.get("resources") or {}), **resources}
+            resources[joining.RESOURCE] = self._claim.units / UNITS
+        options["resources"] = resources
         options["scheduling_strategy"] = strategy(
             answer["node"], soft=True, _spill_on_unavailable=self._claim.preemptible
         )

@@ -119,7 +119,8 @@ def command(node: Node, ray_options: Sequence[str] = ()) -> list[str]:
         has_parts = importlib.util.find_spec("aiohttp_cors") is not None
         words.append(f"--include-dashboard={str(has_parts).lower()}")
     if node.gpus:
-        words.append(f"--resources={json.dumps({RESOURCE: len(node.gpus)})}")
+        resources = {RESOURCE: len(node.gpus), joining.CLAIMS: joining.MOST_CLAIMS}
+        words.append(f"--resources={json.dumps(resources)}")
     told = ",".join(f"{key}={value}" for key, value in sorted(node.ray_labels().items()))
     return [*words, f"--labels={told}", *ray_options]
 

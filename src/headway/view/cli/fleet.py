@@ -12,6 +12,7 @@ import click
 from headway.view.cli.groups import Group, print_help_if_bare
 from headway.view.errors import FAILED, UserError, say
 
+LEAST_NS = 50_000_000
 address_option = click.option(
     "--address", metavar="HOST:PORT", help="The cluster; else $RAY_ADDRESS, or this machine's."
 )
@@ -132,6 +133,90 @@ def status(address: str | None, as_json: bool) -> None:
         click.echo(json.dumps(view))
         return
     print_view(view)
+
+
+@command.command()
+@address_option
+@click.option("--once", is_flag=True, help="Print one table and exit.")
+@click.option(
+    "--interval", metavar="T", default="1s", show_default=True, help="Time between two refreshes."
+)
+def top(address: str | None, once: bool, interval: str) -> None:
+    """Watch all nodes, GPUs, claims and tasks of the cluster."""
+    import sys
+    import time
+
+    from headway.view.fleet.tables import print_view
+
+    interval_ns = _duration("top", "--interval", interval)
+    fetch(address)  # what is wrong is a line, on a screen that is as it was
+    if once or not sys.stdout.isatty():
+        print_view(fetch(address))
+        return
+    while True:
+        view = fetch(address)
+        click.clear()
+        print_view(view)
+        time.sleep(interval_ns / 1e9)
+
+
+@command.command()
+@address_option
+@click.option("-o", "--output", required=True, metavar="F.pftrace", help="Where to write it.")
+@click.option("--for", "duration", metavar="T", default="5s", show_default=True, help="How long.")
+def trace(address: str | None, output: str, duration: str) -> None:
+    """Record what all daemons do: one file for ui.perfetto.dev, with their clocks aligned."""
+    from headway.fleet import asking
+    from headway.view.fleet.merging import merge
+    from headway.view.tables import counted
+
+    seconds = _duration("trace", "--for", duration) / 1e9
+    with one_line():
+        found = asking.traces(address, seconds)
+    if not found:
+        raise UserError("headway fleet trace: no daemon of the cluster answers", code=FAILED)
+    size = merge(output, found)
+    apart = max(one.within_ns for one in found) / 1e6
+    gpus = counted(len(found), "GPU")
+    say(f"{output}: {gpus}, {size} bytes; clocks are aligned to within {apart:.2g} ms")
+
+
+def _duration(command: str, option: str, text: str) -> int:
+    from headway.engine.units import DurationError, parse_duration
+
+    try:
+        found = parse_duration(text)
+    except DurationError as error:
+        raise UserError(
+            f"headway fleet {command}: {option}: found {text!r}, expected {error}"
+        ) from None
+    if found < LEAST_NS:
+        raise UserError(f"headway fleet {command}: {option}: found {text!r}, expected 50ms or more")
+    return found
+
+
+@command.command()
+@address_option
+@click.option("--port", type=click.IntRange(1, 65535), default=9124, show_default=True)
+def metrics(address: str | None, port: int) -> None:
+    """Serve the cluster's metrics for Prometheus, at a port of this machine only."""
+    import threading
+
+    from prometheus_client import start_http_server
+    from prometheus_client.registry import CollectorRegistry
+
+    from headway.view.fleet.metrics import Fleet
+
+    fetch(address)
+    registry = CollectorRegistry()
+    registry.register(Fleet(lambda: fetch(address)))
+    try:
+        start_http_server(port, addr="127.0.0.1", registry=registry)
+    except OSError as error:
+        why = f"127.0.0.1:{port}: {error.strerror}"
+        raise UserError(f"headway fleet metrics: --port: {why}", code=FAILED) from None
+    click.echo(f"metrics of the cluster: http://127.0.0.1:{port}/metrics; Ctrl-C ends it")
+    threading.Event().wait()
 
 
 def fetch(address: str | None) -> dict[str, Any]:
