@@ -47,13 +47,14 @@ def test_programs_are_told_where_the_server_is_and_it_ends_with_the_daemon(
     with running_daemon(tmp_path / "run", "--mps") as daemon:
         mps = tmp_path / "run" / "mps"
         done = subprocess.run(
-            [sys.executable, "-m", "headway", "run", "-q", "--", "env"],
+            [sys.executable, "-m", "headway", "run", "-q", "--priority", "9", "--", "env"],
             env={**os.environ, "HEADWAY_DIR": str(daemon.folder)},
             capture_output=True,
             text=True,
             check=True,
         )
         assert f"CUDA_MPS_PIPE_DIRECTORY={mps}" in done.stdout.splitlines()
+        assert "CUDA_MPS_CLIENT_PRIORITY=0" in done.stdout.splitlines()
         assert f"{mps} -d " in calls.read_text().splitlines()
         daemon.kill(signal.SIGTERM)
     assert calls.read_text().splitlines()[-1] == f"{mps}  quit -t 1"

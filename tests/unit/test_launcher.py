@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
+from headway.engine.priorities import parse_priority
 from headway.live.api import isolated
+from headway.live.devices.mps import Mps
 from headway.live.identity import launcher
 from headway.live.identity.program import (
     NOT_FOUND,
@@ -29,6 +31,7 @@ from headway.live.wire import paths
 FOLDER = Path("/run/user/1000/headway")
 TOKEN = "0123456789abcdef" * 2
 PIPES, LOGS = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
+CLIENT_PRIORITY = "CUDA_MPS_CLIENT_PRIORITY"
 
 
 @pytest.fixture
@@ -41,7 +44,7 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_an_answer_is_read_by_its_known_keys() -> None:
-    mps = {PIPES: f"{FOLDER}/mps", LOGS: f"{FOLDER}/mps"}
+    mps = {PIPES: f"{FOLDER}/mps", LOGS: f"{FOLDER}/mps", CLIENT_PRIORITY: "1"}
     answer = {"ok": True, "token": TOKEN, "software_gpu": 3, "time_namespace": 7}
     told = launcher.read_answer({**answer, "environment": mps, "more": "is no matter"}, FOLDER)
     assert told == launcher.Told(TOKEN, 3, 7, mps)
@@ -60,6 +63,7 @@ def test_an_answer_is_read_by_its_known_keys() -> None:
         {"environment": {"LD_PRELOAD": "/tmp/evil.so"}},
         {"environment": {"PATH": "/tmp"}},
         {"environment": {PIPES: "/tmp/another"}},
+        {"environment": {CLIENT_PRIORITY: "2"}},
         {"environment": {PIPES: ["a list"]}},
         {"environment": "LD_PRELOAD=/tmp/evil.so"},
     ],
@@ -81,6 +85,32 @@ def interposer_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copy(real, copy)
     monkeypatch.setattr(launcher, "library", lambda: copy)
     return copy
+
+
+@pytest.mark.parametrize(
+    ("said", "level"),
+    [(9, "0"), (5, "0"), ("*", "0"), ("edf", "0"), (4, "1"), (1, "1"), (0, "1"), (-1, "1")],
+    ids=str,
+)
+def test_programs_that_must_be_on_time_have_the_better_client_priority_under_mps(
+    said: int | str, level: str
+) -> None:
+    assert Mps(FOLDER).environment_of(parse_priority(said))[CLIENT_PRIORITY] == level
+
+
+def test_without_a_priority_a_program_is_one_of_the_rest() -> None:
+    assert Mps(FOLDER).environment_of(None)[CLIENT_PRIORITY] == "1"
+
+
+def test_a_client_priority_that_a_person_chose_stays(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more = Mps(place).environment_of(parse_priority(1))
+    env = launcher.environment(place, TOKEN, software_gpu=None, more=more)
+    assert env[CLIENT_PRIORITY] == "1"
+    monkeypatch.setenv(CLIENT_PRIORITY, "0")
+    env = launcher.environment(place, TOKEN, software_gpu=None, more=more)
+    assert env[CLIENT_PRIORITY] == "0"
 
 
 MAPS = "print('/libheadway.so' in open('/proc/self/maps').read())"

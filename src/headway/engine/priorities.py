@@ -93,6 +93,16 @@ class Automatic(PriorityRule):
         return make_rank(self.level, 0 if task.foreground else 1)
 
 
+ON_TIME = 5
+"""The upper half of the levels that people use: 0 for the rest to 9 for what must be on time."""
+
+
+def is_on_time(rule: PriorityRule | None) -> bool:
+    """Whether a program of this priority must be on time, where hardware knows two levels only, and
+    asks when the program starts: before anybody knows who else will be there."""
+    return rule is not None and (type(rule) is not Fixed or rule.level >= ON_TIME)
+
+
 _SYNTAX = re.compile(r"(?P<rule>\*|[a-z]+)(?:@(?P<level>-?\d{1,9}))?")
 
 

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from headway.engine.priorities import PriorityRule, is_on_time
 from headway.live.identity.process import variables_of
 
 CONTROL = "nvidia-cuda-mps-control"
@@ -24,6 +25,9 @@ MEANING = (
 
 
 PIPES = "CUDA_MPS_PIPE_DIRECTORY"
+CLIENT_PRIORITY = "CUDA_MPS_CLIENT_PRIORITY"
+NORMAL, BELOW_NORMAL = "0", "1"
+"""The two levels that MPS knows."""
 DEFAULT_PIPES = "/tmp/nvidia-mps"  # noqa: S108 - where NVIDIA's programs look
 
 
@@ -84,6 +88,18 @@ class Mps:
             PIPES: str(self.folder),
             "CUDA_MPS_LOG_DIRECTORY": str(self.folder),
         }
+
+    @property
+    def known(self) -> dict[str, tuple[str, ...]]:
+        """What each variable that a program may be told can say."""
+        each = {name: (value,) for name, value in self.environment.items()}
+        return {**each, CLIENT_PRIORITY: (NORMAL, BELOW_NORMAL)}
+
+    def environment_of(self, priority: PriorityRule | None) -> dict[str, str]:
+        """The same for a program of this priority: blocks of programs that must be on time go to
+        free multiprocessors before those of the others."""
+        level = NORMAL if is_on_time(priority) else BELOW_NORMAL
+        return {**self.environment, CLIENT_PRIORITY: level}
 
     def start(self) -> None:
         if shutil.which(CONTROL) is None:

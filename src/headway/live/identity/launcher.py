@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headway.live.devices.mps import Mps
+from headway.live.devices.mps import CLIENT_PRIORITY, Mps
 from headway.live.wire import paths
 from headway.live.wire.libraries import installed
 
@@ -107,8 +107,10 @@ def read_answer(answer: Mapping[str, Any], folder: Path) -> Told:
     time = answer.get("time_namespace")
     if time is not None and type(time) is not int:
         raise ValueError("its time namespace is no number")
-    variables, known = answer.get("environment") or {}, Mps(folder).environment
-    if not isinstance(variables, dict) or any(known.get(k) != v for k, v in variables.items()):
+    variables, known = answer.get("environment") or {}, Mps(folder).known
+    if not isinstance(variables, dict) or any(
+        v not in known.get(k, ()) for k, v in variables.items()
+    ):
         raise ValueError("it sets variables that are not known, or to something else than expected")
     return Told(token, device, time, variables)
 
@@ -129,6 +131,8 @@ def environment(
     """The environment of a managed program; its own LD_PRELOAD and OpenCL layers are kept, after
     ours."""
     env = {**os.environ, **(more or {})}
+    if CLIENT_PRIORITY in os.environ:  # the person's own choice
+        env[CLIENT_PRIORITY] = os.environ[CLIENT_PRIORITY]
     ours = str(preloadable(folder, predicts=predicts))
     for name in ("LD_PRELOAD", "OPENCL_LAYERS"):
         own = env.get(name, "")

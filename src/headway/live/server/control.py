@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from headway.engine.priorities import PriorityRule
 from headway.live.gate.channel import Channel, Peer
 from headway.live.gate.conduct import describe_absence
 from headway.live.identity.launches import life
@@ -60,8 +61,15 @@ class Control:
             "token": token,
             "software_gpu": self._daemon.software_gpu,
             "time_namespace": paths.time_namespace(),
-            "environment": {} if mps is None else mps.environment,
+            "environment": {} if mps is None else mps.environment_of(self._priority_of(options)),
         }
+
+    def _priority_of(self, options: TaskOptions) -> PriorityRule | None:
+        """What a program that is about to start is given: on its command line, or by the spec."""
+        if options.priority is not None or options.name is None:
+            return options.priority
+        entry = self._daemon.registry.spec.match(options.name)
+        return None if entry is None else entry.priority
 
     def do_become(self, request: Request, caller: Caller) -> Result:
         """A program says what its GPU work is now, and until `unbecome`."""
