@@ -87,6 +87,23 @@ def test_poisson_arrivals_have_the_mean_that_was_asked_for() -> None:
     assert len(run(task, until="4s").jobs["a"]) == pytest.approx(2000, rel=0.1)
 
 
+def test_jobs_of_a_burst_come_at_once_and_then_none_for_as_long() -> None:
+    task = cuda("a", '{ kernel = "100us" }', period="4ms", burst=3)
+    begun = [job.begun_ns for job in run(task, until="100ms").jobs["a"]]
+    gaps = [after - before for before, after in pairwise(begun)]
+    assert len(begun) == 27
+    assert [gap > 10 * MS for gap in gaps[:6]] == [False, False, True] * 2
+    assert max(gap for gap in gaps if gap < 10 * MS) < 0.2 * MS
+
+
+def test_a_program_that_rests_after_each_job_is_never_late() -> None:
+    task = cuda("a", '{ kernel = "100us" }', rest="2ms", seed=5)
+    jobs = run(task, until="4s").jobs["a"]
+    rests = [after.begun_ns - before.ended_ns for before, after in pairwise(jobs)]
+    assert sum(rests) / len(rests) == pytest.approx(2 * MS, rel=0.1)
+    assert min(rests) >= 0
+
+
 def test_a_program_ends_after_its_jobs_and_nobody_waits_for_it_then() -> None:
     few = cuda("few", '{ kernel = "1ms" }', priority=9, jobs=3)
     many = cuda("many", '{ kernel = "1ms" }', priority=1, jobs=20)
@@ -158,6 +175,35 @@ def test_a_scenario_chooses_the_controller_and_a_task_its_goal() -> None:
     assert others(controller="alone") < 0.7
     assert others(slowdown="1%") < 0.7
     assert others(slowdown="300%") > 0.9
+
+
+COPIES = '{ copy = "64MiB", to = "device" }, { copy = "64MiB", to = "host" }'
+
+
+@pytest.mark.parametrize(
+    ("work", "mix"),
+    [(CPU_BOUND, True), ('{ kernel = "100us", count = 20 }', False)],
+    ids=["bound by its CPU", "bound by the GPU"],
+)
+def test_equals_take_turns_only_below_a_job_that_has_the_gpu_for_itself(
+    work: str, mix: bool
+) -> None:
+    """Under MPS one that copies all the time leaves the multiprocessors to its equal."""
+    high = cuda("high", work, priority=9, period="20ms")
+    copies, kernels = cuda("copies", COPIES, priority=1), LOW | {"name": "kernels"}
+    outcome = run(high, copies, kernels, until="1s", **WAYS["Headway + MPS"])
+    peer = run(high, copies, kernels, until="1s", **WAYS["MPS"])
+    kept = share(outcome, "kernels") / share(peer, "kernels")
+    assert (kept > 0.9) == mix
+    assert kept > 0.4
+
+
+def test_equals_with_budgets_take_turns_under_mps_too() -> None:
+    reserve = {"policy": "pe", "capacity": "40ms", "period": "100ms"}
+    copies = cuda("copies", COPIES, priority=1, reserve=reserve)
+    kernels = cuda("kernels", '{ kernel = "1ms" }', priority=1, reserve=reserve)
+    outcome = run(copies, kernels, until="1s", **WAYS["Headway + MPS"])
+    assert share(outcome, "kernels") == pytest.approx(0.4, abs=0.03)
 
 
 def test_a_period_is_known_to_headway_if_it_was_stated() -> None:
@@ -262,7 +308,12 @@ work = [
         ('kind = "headway"', 'controller = "pid"', 5, "aimd, alone, bisection or slowdown"),
         ('name = "a"', 'name = "a"\nslowdown = 0.1', 8, 'a slowdown such as "10%"'),
         ('period = "10ms"', 'perod = "10ms"', 9, "the unknown key 'perod'"),
-        ('period = "10ms"', 'period = "1ms"\npoisson = "1ms"', 10, "period or poisson"),
+        (
+            'period = "10ms"',
+            'period = "1ms"\npoisson = "1ms"',
+            10,
+            "one of period, poisson and rest",
+        ),
         ('{ kernel = "1ms" }', '{ kernel = "1ms", blocks = 0 }', 11, "a whole number from 1"),
         ('{ kernel = "1ms" }', '{ kernel = "1ms", cpu = "1ms", sync = 1 }', 11, "one of kernel"),
         ('{ kernel = "1ms" }', '{ cpu = "1ms" }', 10, "a kernel, graph or copy"),

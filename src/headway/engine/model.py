@@ -14,7 +14,7 @@ from headway.engine.cost_models import NO_FEATURES
 from headway.engine.shares import ANY, WHOLE_PERMILLE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Hashable, Mapping
 
     from headway.engine.choice import Choice
     from headway.engine.cost_models import CostModel, Signature
@@ -210,6 +210,9 @@ class Task:
         self.corun = 0.0
         """For which part of the time of its jobs less important work may be on the GPU beside it:
         while that is more than nothing, nobody there has to stop for it."""
+        self.mixes: Hashable | None = None
+        """The hardware runs its work beside that of equals which mix with the same: they need not
+        take turns. None: it mixes with nobody."""
         self.shares = ANY
         """Which share of the multiprocessors it may be given beside others."""
         self.parties: tuple[Party, ...] = ()
@@ -227,6 +230,10 @@ class Task:
         self.cost_model = model
         self.learner = model if model.learns else None
         """The cost model, if it has to be asked about each group and told of each."""
+
+    def may_mix(self, other: Task) -> bool:
+        """Whether this task and an equal may be on the GPU together."""
+        return self.mixes is not None and self.mixes == other.mixes and self.rank == other.rank
 
     @property
     def priority(self) -> int:

@@ -19,7 +19,8 @@ class Overlap(HoldOff):
     share the GPU as the hardware does it (time slices, or MPS). So the wait is bounded by the
     hardware's slice where PRT waits for the end of one long kernel. A device that runs groups one
     after the other, such as the simulator's, shows the same order as PRT. Beside a more important
-    task that stands others (`Task.corun`) a group does not wait either.
+    task that stands others (`Task.corun`) a group does not wait either, nor beside equals whose
+    work the hardware mixes with its own (`Task.mixes`).
     """
 
     takes_idle = True
@@ -29,4 +30,7 @@ class Overlap(HoldOff):
         if not gpu.online:
             return True
         rank = group.task.rank
-        return all(other.task.rank > rank or other.task.corun for other in gpu.online)
+        return all(
+            other.task.rank > rank or other.task.corun or group.task.may_mix(other.task)
+            for other in gpu.online
+        )

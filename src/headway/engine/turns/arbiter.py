@@ -353,6 +353,7 @@ class Arbiter:
         if task.waiting is not None:
             self.engine.withdraw(task, now_ns)
         self.engine.advance(now_ns)
+        task.mixes = None if self._at_once.bars(task) else corunning.mixes_with(client)
         signature = _signature(client, said)
         deadline_ns = None if client.deadline_ns is None else now_ns + client.deadline_ns
         group = Group(
@@ -564,6 +565,7 @@ class Arbiter:
                 return
             if leases.patience_ends_ns(self.engine, client) <= now_ns:
                 return
+        task.mixes = None if self._at_once.bars(task) else corunning.mixes_with(client)
         # A lease without turns lasts for groups of many kinds, so nobody predicts its cost.
         signature = _signature(client, A_TURN) if client.turns else None
         client.group = Lease(task, client.request.index, signature=signature)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from headway.engine.model import Task
 from headway.engine.turns.client import Client
 
 MOST = 8
@@ -42,11 +43,17 @@ class AtOnce:
             del self._told[client]
             _tell(client, on=False)
 
+    def bars(self, task: Task) -> bool:
+        """Whether one of the most important programs comes before the task, and has the GPU for
+        itself then."""
+        found = (client.task for client in self._told)
+        return any(t is not None and t.rank < task.rank and not t.corun for t in found)
+
     def tell(self, online: Collection[Client]) -> None:
         """Tell each whether it may, as the GPU is now."""
-        tasks = [c.task for c in online]
-        ranks = [task.rank for task in tasks if task is not None and not task.corun]
-        best_rank = min(ranks, default=None)
+        there = [c.task for c in online if c.task is not None and not c.task.corun]
+        best_rank = min((task.rank for task in there), default=None)
+        alike = {task.mixes for task in there if task.rank == best_rank}
         for client in list(self._told):
             task = client.task
             if task is None or not task.policy.at_once:
@@ -54,6 +61,8 @@ class AtOnce:
                 continue
             funded = task.reserve is None or task.reserve.budget_ns > 0
             first = best_rank is None or task.rank < best_rank
+            if task.rank == best_rank and task.mixes is not None:
+                first = alike == {task.mixes}
             _tell(client, on=funded and first and client not in online)
 
 

@@ -9,7 +9,7 @@ keeps the GPU while it has a job.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Hashable
 
 from headway.engine.jobs import Job
 from headway.engine.shares import WHOLE_PERMILLE
@@ -29,6 +29,17 @@ def level_of(client: Client) -> float:
         return 0.0
     level = client.company.controller.level(task)
     return 1.0 if level and client.company.in_space else level / WHOLE_PERMILLE
+
+
+def mixes_with(client: Client) -> Hashable | None:
+    """With which equals it need not take turns: where the hardware runs programs side by side, with
+    those of its own user. So the GPU is not idle while one of them copies or waits. Nobody can tell
+    their times apart, so whoever has a budget takes turns. So does everybody below a task that has
+    the GPU for itself (`AtOnce.bars`): that task would wait for what each has in flight."""
+    task = client.task
+    if task is None or task.reserve is not None or not task.policy.at_once:
+        return None
+    return ("user", client.user) if client.company.side_by_side and client.turns else None
 
 
 def notice(online: Collection[Client], now_ns: int) -> None:

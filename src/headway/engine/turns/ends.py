@@ -76,6 +76,8 @@ def _may_corun(task: Task, holder: Task) -> bool:
     important of the two to stand the other."""
     if task.rank < holder.rank:
         return bool(task.corun)
+    if task.may_mix(holder):
+        return True
     return bool(holder.corun) and task.policy.at_once
 
 

@@ -192,7 +192,7 @@ class Program:
             index, self.begun_ns = index + 1, None
             if self._restart is not None:
                 yield from self._come_back()
-            due_ns = self.due_ns = self._next_ns(due_ns)
+            due_ns = self.due_ns = self._next_ns(due_ns, index)
             if plan.jobs is None or index < plan.jobs:
                 yield from self._pass(due_ns - self._clock.now_ns)
         yield from self._way.synchronise(None)
@@ -203,13 +203,16 @@ class Program:
         yield from self._pass(takes_ns)
         back()
 
-    def _next_ns(self, due_ns: int) -> int:
-        """When the next job is due. Who is late is so by a period at most: jobs do not pile up."""
-        period_ns, now_ns = self._plan.period_ns, self._clock.now_ns
-        if period_ns is None:
+    def _next_ns(self, due_ns: int, index: int) -> int:
+        """When the job of this number is due. Who is late is so by a period at most: jobs do not
+        pile up."""
+        plan, now_ns = self._plan, self._clock.now_ns
+        if plan.rest_ns is not None:
+            return now_ns + int(self._random.expovariate(1 / plan.rest_ns))
+        if plan.period_ns is None or index % plan.burst:
             return now_ns
-        between_ns = period_ns
-        if self._plan.poisson:
+        between_ns = period_ns = plan.burst * plan.period_ns
+        if plan.poisson:
             between_ns = int(self._random.expovariate(1 / period_ns))
         return max(due_ns + between_ns, now_ns - period_ns)
 

@@ -86,6 +86,11 @@ class CudaPlan:
     """From one job to the next; None: the next begins as soon as the last is done."""
     poisson: bool = False
     """Intervals are exponentially distributed with this mean."""
+    burst: int = 1
+    """So many jobs come at once, each as soon as the last is done, and then none for as long."""
+    rest_ns: int | None = None
+    """From the end of a job to the begin of the next, in the mean, exponentially distributed: a
+    closed loop, as somebody has it who thinks about each answer."""
     offset_ns: int = 0
     deadline_ns: int | None = None
     jobs: int | None = None
@@ -108,12 +113,11 @@ class CudaPlan:
 
 def read_cuda(table: Table, seed: int) -> CudaPlan:
     """Read `[task.cuda]`."""
-    intervals = [key for key in ("period", "poisson") if key in table]
+    intervals = [key for key in ("period", "poisson", "rest") if key in table]
     if len(intervals) > 1:
-        table.bad("poisson", "a period as well", "period or poisson")
-    period_ns = None
-    for key in intervals:
-        period_ns = table.duration(key, least=1)
+        table.bad(intervals[1], f"{intervals[0]} as well", "one of period, poisson and rest")
+    times_ns = {key: table.duration(key, least=1) for key in intervals}
+    period_ns = times_ns.get("poisson", times_ns.get("period"))
     mistakes = len(table.report.problems)
     steps = tuple(_read_steps(table))
     found = mistakes == len(table.report.problems)
@@ -123,6 +127,8 @@ def read_cuda(table: Table, seed: int) -> CudaPlan:
         steps,
         period_ns,
         poisson="poisson" in intervals,
+        burst=table.integer("burst", 1, least=1, most=10**6),
+        rest_ns=times_ns.get("rest"),
         offset_ns=table.duration("offset", 0),
         deadline_ns=table.duration("deadline", least=1) if "deadline" in table else None,
         jobs=table.integer("jobs", 1, least=1, most=10**9) if "jobs" in table else None,
