@@ -334,7 +334,7 @@ static int turning(const char *mode) {
 /* Another scene every 5 to 60 frames. */
 static int changes(void) {
     GLuint program[] = {program_of(by_vertex), program_of(by_pixel)};
-    struct model models[] = {animal(.5f, .6f, 24), animal(1.2f, 1.2f, 24), gear(1, 2, .5f, 12, .5f)};
+    struct model models[] = {animal(.5f, .6f, 10), animal(1.2f, 1.2f, 14), gear(1, 2, .5f, 12, .5f)};
     int left = 0, things = 1, which = 0, small = 0;
     float distance = 6;
     if (!program[0] || !program[1]) return fail("the shaders are not compiled");

@@ -142,6 +142,45 @@ def test_a_single_delay_teaches_little() -> None:
     assert model.predict(work, HERE).expected_ns < 1.5 * took_ns
 
 
+def changing(seed: int, scenes: int) -> list[tuple[Work, int]]:
+    """Scenes of 10 to 40 frames: some models of one of three meshes, by one of two programs."""
+    generator, found = random.Random(seed), []
+    for _ in range(scenes):
+        models, mesh = generator.randrange(1, 13), generator.randrange(3)
+        program = generator.choice((PROGRAM, OTHER))
+        each = 60.0 if program == PROGRAM else 150.0
+        for _ in range(generator.randrange(10, 40)):
+            vertices, area = models * 15_000, models * generator.randrange(4000, 12_000)
+            cost = 10_000 + 480_000 * 0.1 + each * vertices + mesh_cost(mesh) * area
+            rows = ((3, 0, 1, 0, 480_000), (program, mesh, models, vertices, area))
+            found.append((group(*rows), round(cost * generator.gauss(1, 0.02))))
+    return found
+
+
+def test_a_programs_first_scenes_are_not_taken_for_the_price_of_its_clears() -> None:
+    """What draws cost is unknown at first; each frame has a clear, whose cost was calibrated."""
+    errors = [
+        abs(e)
+        for seed in range(8)
+        for e in learn(Adaptive(start=CALIBRATION.start()), changing(seed, 12))
+    ]
+    assert sum(errors) / len(errors) < 0.15
+    assert sorted(errors)[len(errors) * 9 // 10] < 0.15
+
+
+def test_bounds_of_new_scenes_are_wide_until_they_are_known() -> None:
+    over = groups = 0
+    for seed in range(8):
+        model = Adaptive(start=CALIBRATION.start())
+        for number, (work, took_ns) in enumerate(changing(seed, 40)):
+            predicted = model.predict(work, HERE)
+            model.observe(work, HERE, took_ns)
+            if number > 300:
+                groups += 1
+                over += took_ns > 1.05 * predicted.bound_ns
+    assert over / groups < 0.02
+
+
 def test_strange_amounts_and_costs_do_no_harm() -> None:
     model = Adaptive()
     for amount in (0, 1, 1 << 63, (1 << 64) - 1):

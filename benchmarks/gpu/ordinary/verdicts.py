@@ -5,12 +5,13 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
+from benchmarks.gpu.ordinary.cases import Case
 from benchmarks.gpu.results import Goal, Table
+from headway.engine.turns.corunning import GPU_BOUND
+from headway.sim.study.ways import MPS, MPS_PRIORITY, OURS, OURS_MPS, PEERS, SLICED
 
-ALONE, SLICED, MPS, MPS_PRIORITY = "alone", "time-sliced", "MPS", "MPS, client priority"
-OURS, OURS_MPS = "Headway", "Headway + MPS"
-PEERS = {OURS: (SLICED,), OURS_MPS: (MPS, MPS_PRIORITY)}
-"""What else people could do on the same GPU, with MPS and without."""
+__all__ = ["ALONE", "MPS", "MPS_PRIORITY", "OURS", "OURS_MPS", "SLICED"]
+ALONE = "alone"
 NOT_SLOWER, FASTER, MORE = 1.05, 0.95, 0.03
 BESIDE_KEEP, GPU_BOUND_P99 = 0.9, 1.15
 
@@ -44,6 +45,7 @@ def summary(said: dict[str, list[dict[str, Any]]]) -> Found:
                     "max_us": max(times),
                     "round_p99_us": [quantile(one["us"], 0.99) for one in mine if one["us"]],
                     "hashes": sorted({one["hash"] for one in mine}),
+                    "gpu_in_jobs": mine[-1].get("gpu_in_jobs"),
                 }
             )
         shares = []
@@ -87,6 +89,15 @@ def p99(found: Found, way: str) -> float:
 
 def others(found: Found, way: str) -> float:
     return float(found[way]["others"])
+
+
+def bound_by(found: Found, case: Case) -> str:
+    """What the important program of a case is bound by: as was measured, or else as was thought."""
+    shares = [found[way]["important"][0].get("gpu_in_jobs") for way in (ALONE, OURS)]
+    known = next((share for share in shares if share is not None), None)
+    if known is None:
+        return case.bound_by
+    return "gpu" if known > GPU_BOUND else "cpu"
 
 
 def goals_of(cases: dict[str, Found], bound_by: dict[str, str]) -> list[Goal]:

@@ -1,0 +1,208 @@
+"""What predicting costs is good for, and what it costs. Real programs on a software GPU.
+
+    python -m benchmarks.prediction [--repeats 3] [--seconds 4] [--only reserve|split|monitor]
+
+- reserve: a program that changes its scenes (`examples/libetp/scenes.c changes`) has an AE reserve
+  beside important gears: groups that left the reserve in debt, how deep, and the gears' frame rate,
+  with costs by history and with learned ones.
+- split: the same without a reserve. Groups that are longer than the daemon's bound are split, by a
+  rate for pixels and one for vertices, or by predicted costs: how long the important program waits.
+- monitor: frame times of glmark2's build and of 280 draws a frame, with the context monitor and
+  without, both managed; in rounds, interleaved. The goal is at most 3 %.
+
+How near predictions are is what `headway papers run libetp --live` prints.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from benchmarks.gpu.results import Table
+from headway.engine.events import Completed, Dispatched, Submitted
+from headway.trace.statistics import nearest_rank
+from headway.view.traces import read_events
+from tests.integration import gl
+
+RESERVE = "10ms/40ms:ae"
+IMPORTANT = ("--name", "important", "--priority", "9", "--policy", "prt")
+COMMANDS = 282
+"""Of a frame of the gears: a clear, 280 draws and the swap."""
+GLMARK = ("glmark2-es2", "--size", "400x300", "-b", "build:duration=60")
+ROOM = ("--reserve", "95ms/100ms:ae")
+PARTS = ("reserve", "split", "monitor")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=4.0)
+    parser.add_argument("--only", choices=PARTS)
+    options = parser.parse_args()
+    with gl.new_stage() as stage:
+        os.environ["XDG_STATE_HOME"] = str(stage.folder)
+        scenes = built(stage)
+        calibrate(stage, scenes)
+        for part in PARTS if options.only is None else (options.only,):
+            made = {"reserve": reserve, "split": split, "monitor": monitor}[part]
+            print(made(stage, scenes, options.repeats, options.seconds).markdown(), flush=True)
+    return 0
+
+
+def built(stage: gl.Stage) -> str:
+    source = gl.PROGRAMS.parents[1] / "examples" / "libetp" / "scenes.c"
+    gl.compile_program(source, stage.folder / "scenes", "-lEGL", "-lGLESv2", "-lm")
+    return str(stage.folder / "scenes")
+
+
+def calibrate(stage: gl.Stage, scenes: str) -> None:
+    for _ in range(6):
+        words = ["calibrate", "gl", "--software-gpu", "--", scenes, "changes", "2"]
+        done = subprocess.run(
+            [gl.HEADWAY, *words], env=stage.environment(), capture_output=True, text=True
+        )
+        if done.returncode == 0:
+            return
+    raise SystemExit(done.stderr)
+
+
+@dataclass
+class Seen:
+    """What a trace says of the program that changes its scenes, and of the important one."""
+
+    groups: int
+    debts_ns: list[int]
+    waits_ns: list[int]
+    rate: float
+    other_rate: float
+
+
+def together(
+    stage: gl.Stage, scenes: str, options: Sequence[str], seconds: float, seed: int
+) -> Seen:
+    """Both programs for so long, from when both have shown a frame."""
+    trace = stage.folder / "run.pftrace"
+    daemon = stage.daemon("--no-leases", "--trace", str(trace))
+    try:
+        important = stage.start(scenes, "gears", "120", options=(*IMPORTANT, "--predict", "recent"))
+        words = (scenes, "changes", "120", "0", str(seed))
+        other = stage.start(*words, options=("--name", "other", "--policy", "prt", *options))
+        rate, other_rate = gl.frame_rates([important, other], seconds)
+    finally:
+        stage.stop_programs()
+        daemon.terminate()
+        daemon.wait()
+    groups, debts, waits = 0, [], []
+    submitted: dict[tuple[str, int], int] = {}
+    for event in read_events(trace):
+        if isinstance(event, Submitted):
+            submitted[event.task, event.index] = event.ns
+        elif isinstance(event, Dispatched) and event.task.startswith("important"):
+            waits.append(event.ns - submitted.get((event.task, event.index), event.ns))
+        elif isinstance(event, Completed) and event.task.startswith("other"):
+            groups += 1
+            if event.reserve is not None and event.budget_ns < 0:
+                debts.append(-event.budget_ns)
+    return Seen(groups, debts, waits, rate, other_rate)
+
+
+def reserve(stage: gl.Stage, scenes: str, repeats: int, seconds: float) -> Table:
+    """AE by history against AE by learned costs."""
+    seen: dict[str, list[Seen]] = {"history": [], "libetp": [], "adaptive": []}
+    for seed in range(1, repeats + 1):
+        for model, found in seen.items():
+            options = ("--predict", model, "--reserve", RESERVE)
+            found.append(together(stage, scenes, options, seconds, seed))
+    rows = []
+    for model, found in seen.items():
+        groups, debts = sum(s.groups for s in found), [d for s in found for d in s.debts_ns]
+        debts.sort()
+        worst = debts[-1] / 1e6 if debts else 0.0
+        mean = statistics.mean(debts) / 1e6 if debts else 0.0
+        rows.append(
+            [
+                model,
+                str(groups),
+                f"{len(debts)} ({100 * len(debts) / max(1, groups):.1f} %)",
+                f"{mean:.1f} ms",
+                f"{worst:.1f} ms",
+                f"{statistics.median(s.rate for s in found):.0f}",
+                f"{statistics.median(s.other_rate for s in found):.1f}",
+            ]
+        )
+    head = [
+        f"AE reserve of {RESERVE}, costs by", "groups", "left a debt", "mean debt", "worst",
+        "important fps", "its own fps",
+    ]  # fmt: skip
+    return Table("", head, rows)
+
+
+def split(stage: gl.Stage, scenes: str, repeats: int, seconds: float) -> Table:
+    """Splitting by two rates against splitting by predicted costs."""
+    ways = {"by rates": (), "by predicted costs": ("--predict", "adaptive")}
+    seen: dict[str, list[Seen]] = {way: [] for way in ways}
+    for seed in range(1, repeats + 1):
+        for way, options in ways.items():
+            seen[way].append(together(stage, scenes, options, seconds, seed))
+    rows = []
+    for way, found in seen.items():
+        waits = sorted(w for s in found for w in s.waits_ns)
+        at = [waits[nearest_rank(q, len(waits))] / 1e6 for q in (0.5, 0.99)]
+        rows.append(
+            [
+                way,
+                str(sum(s.groups for s in found)),
+                *(f"{ms:.2f} ms" for ms in at),
+                f"{statistics.median(max(s.waits_ns) for s in found) / 1e6:.1f} ms",
+                f"{statistics.median(s.rate for s in found):.0f}",
+                f"{statistics.median(s.other_rate for s in found):.1f}",
+            ]
+        )
+    head = [
+        "groups that are too long are split", "its groups", "important waits, p50", "p99",
+        "worst (median of rounds)", "important fps", "its own fps",
+    ]  # fmt: skip
+    return Table("", head, rows)
+
+
+def monitor(stage: gl.Stage, scenes: str, repeats: int, seconds: float) -> Table:
+    """Frame times with the context monitor against those without."""
+    programs = {"glmark2 build": GLMARK, "280 draws a frame": (scenes, "gears", "120")}
+    ways = {"without": ROOM, "with": ("--predict", "adaptive", *ROOM)}
+    rows = []
+    for title, command in programs.items():
+        times: dict[str, list[float]] = {way: [] for way in ways}
+        for number in range(2 * repeats):
+            order = list(ways.items()) if number % 2 else list(ways.items())[::-1]
+            for way, options in order:
+                daemon = stage.daemon("--no-leases")
+                try:
+                    rate = stage.start(*command, options=options).frame_rate(seconds / 2)
+                finally:
+                    stage.stop_programs()
+                    daemon.terminate()
+                    daemon.wait()
+                times[way].append(1e6 / rate)
+        usual = {way: statistics.median(taken) for way, taken in times.items()}
+        ratios = [b / a - 1 for a, b in zip(times["without"], times["with"], strict=True)]
+        more = usual["with"] / usual["without"] - 1
+        each = (usual["with"] - usual["without"]) * 1e3 / COMMANDS
+        rows.append(
+            [
+                title,
+                *(f"{us:.0f} us" for us in usual.values()),
+                f"{100 * more:+.1f} %",
+                f"{100 * min(ratios):+.1f} … {100 * max(ratios):+.1f} %",
+                f"{each:.0f} ns" if title.startswith("280") else "",
+            ]
+        )
+    head = ["a frame takes", *ways, "more", "in the rounds", "for each command"]
+    return Table("", head, rows)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
