@@ -81,6 +81,7 @@ bench-desktop: setup ## Windows, window servers, video, a game, prediction and t
 	$(BIN)/python -m benchmarks.desktop_video
 	$(BIN)/python -m benchmarks.desktop_ticks
 	$(BIN)/python -m benchmarks.desktop_prediction
+	$(BIN)/python -m benchmarks.prediction
 	$(BIN)/python -m benchmarks.desktop_openarena
 
 .PHONY: compat

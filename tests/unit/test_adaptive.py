@@ -168,7 +168,7 @@ def test_a_programs_first_scenes_are_not_taken_for_the_price_of_its_clears() -> 
     assert sorted(errors)[len(errors) * 9 // 10] < 0.15
 
 
-def test_bounds_of_new_scenes_are_wide_until_they_are_known() -> None:
+def test_bounds_hold_while_scenes_change() -> None:
     over = groups = 0
     for seed in range(8):
         model = Adaptive(start=CALIBRATION.start())

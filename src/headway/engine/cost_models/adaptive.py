@@ -24,6 +24,15 @@ OUTLIER: Final = 3.0
 """What is further off than so many standard deviations teaches no more than that far."""
 MEMORY: Final = 0.05
 """A new error's weight in what is remembered of errors: that of the last twenty groups or so."""
+SIDE: Final = 0.1
+"""How much of a cost that nothing explains goes to a number of commands, of what goes to an amount,
+such as pixels: by libETP's models costs go by amounts."""
+DOUBT: Final = 4.0
+"""A second surprise of the same kind, and each further one, multiplies the coefficients' variances,
+which were learned elsewhere and too small."""
+FEW, FIRST = 3, 2.0
+"""So many groups of a kind have the bound of new kinds, which begins at so many times the expected
+cost and is learned as the others are."""
 SHAPES: Final = 64
 """Kinds of groups that are told apart, by which features they have."""
 COEFFICIENTS: Final = 1024
@@ -33,17 +42,19 @@ COEFFICIENTS: Final = 1024
 class _Coefficient:
     """Nanoseconds per unit of a feature, and how uncertain that is."""
 
-    __slots__ = ("value", "variance")
+    __slots__ = ("value", "variance", "weight")
 
-    def __init__(self, value: float, variance: float) -> None:
+    def __init__(self, value: float, variance: float, weight: float = 1.0) -> None:
         self.value = value
         self.variance = variance
+        self.weight = weight
+        """How much of a cost that nothing explains is taken to be its own."""
 
 
 class _Shape:
     """Groups with the same features, whatever their amounts: how well they were predicted."""
 
-    __slots__ = ("bound", "last_ns", "linear", "noise", "plain", "seen")
+    __slots__ = ("bound", "last_ns", "linear", "noise", "plain", "seen", "surprises")
 
     def __init__(self) -> None:
         self.seen = 0
@@ -52,6 +63,8 @@ class _Shape:
         self.linear = self.plain = 0.0
         """The usual error, of the cost, of the linear model and of `last_ns`."""
         self.noise = NOISE
+        self.surprises = 0
+        """How often in a row a cost was far above what is likely, or, if below 0, below it."""
         self.bound = Bound(1.0 + 3 * NOISE)
 
 
@@ -66,7 +79,8 @@ class Adaptive(CostModel):
       so a mesh's coverage, blending and depth tests are learned as coefficients of their own.
     - Of groups that are mispredicted again and again the model falls back on what groups with the
       same features cost lately.
-    - The bound is a learned quantile: the wanted part of the groups stays below it.
+    - The bound is a learned quantile: the wanted part of the groups stays below it. Groups with
+      features that were not seen together before have a bound of their own, learned from the like.
     """
 
     def __init__(self, quantile: float = 0.98, start: Mapping[str, float] | None = None) -> None:
@@ -74,6 +88,7 @@ class Adaptive(CostModel):
         self._start = dict(start or {})
         self._known: OrderedDict[str, _Coefficient] = OrderedDict()
         self._likes: dict[str, float] = {}
+        self._first = Bound(FIRST)
         self._shapes: OrderedDict[int, _Shape] = OrderedDict()
 
     @classmethod
@@ -91,9 +106,10 @@ class Adaptive(CostModel):
             return Prediction(0, 0, known=False)
         if shape.plain < shape.linear:
             expected_ns = shape.last_ns
-        return Prediction(
-            round(expected_ns), round(expected_ns * shape.bound.factor), shape.seen > 0
-        )
+        factor = shape.bound.factor
+        if shape.seen < FEW:
+            factor = max(factor, self._first.factor)
+        return Prediction(round(expected_ns), round(expected_ns * factor), shape.seen > 0)
 
     def coefficients(self, names: Iterable[str]) -> dict[str, float]:
         """Nanoseconds per unit of these features, where they are known."""
@@ -108,6 +124,9 @@ class Adaptive(CostModel):
             self._begin(terms, executed_ns)
             linear_ns = float(executed_ns)
         expected_ns = shape.last_ns if shape.plain < shape.linear else linear_ns
+        if shape.seen < FEW:
+            error = min(1.0, abs(executed_ns - expected_ns) / executed_ns)
+            self._first.judge(executed_ns, expected_ns, self._quantile, error)
         self._judge(shape, linear_ns, expected_ns, executed_ns)
         self._correct(shape, terms, linear_ns, executed_ns)
         for name in (*work.features, EACH):
@@ -129,7 +148,8 @@ class Adaptive(CostModel):
             like = name
             while value is None and (like := _like(like)):
                 value = self._start.get(like, self._likes.get(like))
-            known = self._known[name] = _Coefficient(value or 0.0, (value or 0.0) ** 2)
+            weight = SIDE if name.endswith(".count") else 1.0
+            known = self._known[name] = _Coefficient(value or 0.0, (value or 0.0) ** 2, weight)
         self._known.move_to_end(name)
         return known
 
@@ -144,9 +164,10 @@ class Adaptive(CostModel):
         return shape
 
     def _begin(self, terms: list[tuple[_Coefficient, int]], executed_ns: int) -> None:
-        """Nothing is known of any of these: each has an equal part in the cost."""
+        """Nothing is known of any of these: each has a part in the cost."""
+        weights = sum(coefficient.weight for coefficient, _ in terms)
         for coefficient, amount in terms:
-            coefficient.value = executed_ns / len(terms) / amount
+            coefficient.value = executed_ns * coefficient.weight / weights / amount
             coefficient.variance = coefficient.value**2
 
     def _correct(
@@ -158,16 +179,33 @@ class Adaptive(CostModel):
     ) -> None:
         for coefficient, amount in terms:  # what is new beside what is known: it may cost anything
             if not coefficient.value:
-                coefficient.variance = (executed_ns / len(terms) / amount) ** 2
-        spread = sum(c.variance * amount * amount for c, amount in terms)
-        total = spread + (shape.noise * executed_ns) ** 2
-        error = executed_ns - linear_ns
-        most = OUTLIER * sqrt(total)
-        error = max(-most, min(most, error))
+                part_ns = executed_ns * coefficient.weight / len(terms)
+                coefficient.variance = (part_ns / amount) ** 2
+        error, total = executed_ns - linear_ns, self._spread(shape, terms, executed_ns)
+        if abs(error) <= OUTLIER * sqrt(total):
+            shape.surprises = 0
+        else:
+            above = error > 0
+            again = shape.surprises > 0 if above else shape.surprises < 0
+            shape.surprises = (shape.surprises if again else 0) + (1 if above else -1)
+            if again:
+                for c, _ in terms:
+                    least, most = (0.1 * c.value) ** 2, max(c.value**2, c.variance)
+                    c.variance = min(max(DOUBT * c.variance, least), most)
+                total = self._spread(shape, terms, executed_ns)
+        furthest = OUTLIER * sqrt(total)
+        error = max(-furthest, min(furthest, error))
         for c, amount in terms:
             gain = c.variance * amount / total
             c.value = max(0.0, c.value + gain * error)
             c.variance = c.variance * max(0.0, 1 - gain * amount) + (DRIFT * c.value) ** 2
+
+    def _spread(
+        self, shape: _Shape, terms: list[tuple[_Coefficient, int]], executed_ns: int
+    ) -> float:
+        """The variance of what such a group costs, by what is known."""
+        spread = sum(c.variance * amount * amount for c, amount in terms)
+        return spread + (shape.noise * executed_ns) ** 2
 
     def _judge(self, shape: _Shape, linear_ns: float, expected_ns: float, executed_ns: int) -> None:
         """Learn how far off the predictions of such groups are."""
