@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from headway.engine.locks.quantities import parse_rate, parse_size
 from headway.engine.reading import BadInput
+from headway.sim.analysing import analyse_machine
 from headway.sim.gpusync.bus import Route, max_min
 from headway.sim.gpusync.node import Node
 from headway.sim.gpusync.plan import GpuSyncPlan
@@ -196,6 +197,17 @@ def test_through_the_host_state_is_copied_out_always_and_in_when_the_device_is_a
         mover(), BLOCKER, affinity=False, machine=shape, migration="system", duration="150ms"
     )
     assert finishes(result.tasks["mover"]) == [9, 113]
+
+
+def test_devices_without_a_common_hub_move_state_through_the_host() -> None:
+    shape = {"gpus": 2, "cpus": 2, "distances": [[0, 3], [3, 0]]}
+    file = plan(mover(), BLOCKER, affinity=False, machine=shape, duration="150ms")
+    result = run_plan(file)
+    # 4 MB out of the home at 1 GB/s, then in; 4 ms would do for peers.
+    assert finishes(result.tasks["mover"]) == [5, 113]
+    assert result.tasks["mover"].distances == [0, 0, 0, 1]
+    verdict = analyse_machine(file).verdicts[0]
+    assert verdict.parts["moves"] >= 8 * MS
 
 
 def test_with_affinity_a_job_waits_at_home_if_moving_looks_no_better() -> None:

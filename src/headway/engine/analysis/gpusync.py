@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 from headway.engine.analysis.multiprocessor import (
     Demand,
@@ -44,7 +45,8 @@ class Kind:
     """Operations of one kind in a job."""
 
     engines: frozenset[str]
-    """The kinds of units that one of them takes: of one device, or of two if `peer`."""
+    """The kinds of units that one of them takes. If `peer`, of two devices, or of one of which the
+    job may have no token."""
     length_ns: int
     count: int
     peer: bool = False
@@ -94,6 +96,8 @@ class _Node:
     def __init__(self, system: LockSystem, tasks: Sequence[LockTask]) -> None:
         self.system = system
         self.cpus = system.clusters.cpus_each
+        self._topology = system.topology()
+        self._near_and_far: dict[int, tuple[bool, bool]] = {}
         order = sorted(range(len(tasks)), key=lambda place: (tasks[place].period_ns, place))
         self.works = [
             Working(task, order.index(place), self._kinds(task)) for place, task in enumerate(tasks)
@@ -123,21 +127,37 @@ class _Node:
         )
         kinds = [Kind(frozenset({"ee"}), ns + behind_ns, 1) for ns in work.kernels_ns]
 
-        def copy(move: Move, size: int, *, state: bool) -> None:
+        def copy(move: Move, size: int, *, state: bool, peer: bool = False) -> None:
             engines = frozenset(kind for _, kind in copies.needs(move, 0, 1))
             chunks = copies.chunks(size)
             for length in sorted(set(chunks)):
                 ns = transfer_ns(length, system.worst_rate) + behind_ns
-                kinds.append(Kind(engines, ns, chunks.count(length), move is Move.PEER, state))
+                kinds.append(Kind(engines, ns, chunks.count(length), peer, state))
 
         copy(Move.IN, work.input_bytes, state=False)
         copy(Move.OUT, work.output_bytes, state=False)
         if system.migration == "system":
             copy(Move.STATE_OUT, work.state_bytes, state=True)
-        if system.clusters.devices_each > 1:
-            move = Move.STATE_IN if system.migration == "system" else Move.PEER
-            copy(move, work.state_bytes, state=True)
+            if system.clusters.devices_each > 1:
+                copy(Move.STATE_IN, work.state_bytes, state=True)
+            return kinds
+        near, far = self._peers_of(task.devices)
+        if near:
+            copy(Move.PEER, work.state_bytes, state=True, peer=True)
+        if far:  # out of a device of which the job has no token, so that as many others may wait
+            copy(Move.STATE_OUT, work.state_bytes, state=True, peer=True)
+            copy(Move.STATE_IN, work.state_bytes, state=True, peer=True)
         return kinds
+
+    def _peers_of(self, number: int) -> tuple[bool, bool]:
+        """Whether a cluster has devices that copy to each other, and others that cannot: state
+        moves between these through the host."""
+        known = self._near_and_far.get(number)
+        if known is None:
+            (devices,) = (c.devices for c in self.system.clusters if c.number == number)
+            pairs = {self._topology.are_peers(a, b) for a, b in combinations(devices, 2)}
+            known = self._near_and_far[number] = True in pairs, False in pairs
+        return known
 
     def _rivals(self, work: Working) -> list[Working]:
         """The other tasks of the same allocator."""

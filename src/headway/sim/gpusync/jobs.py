@@ -248,8 +248,10 @@ class TaskRun:
         engine = (cluster.locks.units.unit(cluster.first + device, "ee"),)
         kernels = [Operation(engine, None, int(ns * self._factor)) for ns in work.kernels_ns]
         self._operations = [*copies[0], *kernels, *copies[1]]
-        moves = self.home is not None and self.home != device
-        self._migration = len(cluster.locks.copies.chunks(work.state_bytes)) if moves else 0
+        self._migration = 0
+        if self.home is not None and self.home != device:
+            ways = 2 if self._through_both(cluster, device) else 1
+            self._migration = ways * len(cluster.locks.copies.chunks(work.state_bytes))
         self._place = 0
         if self.home != device:
             self.home = device
@@ -266,20 +268,24 @@ class TaskRun:
         here = cluster.first + device
         home = here if self.home is None else cluster.first + self.home
         moves, later = (
-            [(Move.IN, work.input_bytes * times)],
-            [(Move.OUT, work.output_bytes * times)],
+            [(Move.IN, work.input_bytes * times, here)],
+            [(Move.OUT, work.output_bytes * times, here)],
         )
-        through_host = self.node.system.migration == "system"
-        if work.state_bytes and through_host:
-            later.append((Move.STATE_OUT, work.state_bytes))
-        if work.state_bytes and here != home:
-            moves.insert(0, (Move.STATE_IN if through_host else Move.PEER, work.state_bytes))
+        through_host, state = self.node.system.migration == "system", work.state_bytes
+        if state and through_host:
+            later.append((Move.STATE_OUT, state, here))
+        if state and here != home:
+            if through_host:
+                moves.insert(0, (Move.STATE_IN, state, here))
+            elif self._through_both(cluster, device):
+                moves[:0] = [(Move.STATE_OUT, state, home), (Move.STATE_IN, state, here)]
+            else:
+                moves.insert(0, (Move.PEER, state, home))
 
-        def operations(moves: list[tuple[Move, int]]) -> list[Operation]:
+        def operations(moves: list[tuple[Move, int, int]]) -> list[Operation]:
             settings = cluster.locks.copies
             result = []
-            for move, size in moves:
-                source = home if move is Move.PEER else here
+            for move, size, source in moves:
                 needs = settings.needs(move, source, here)
                 units = tuple(cluster.locks.units.unit(*unit) for unit in needs)
                 path = self.node.bus.path(move, source, here)
@@ -287,6 +293,12 @@ class TaskRun:
             return result
 
         return operations(moves), operations(later)
+
+    def _through_both(self, cluster: DeviceCluster, device: int) -> bool:
+        """Whether the state is copied out of its home and into the device, one after the other: the
+        two have no common hub, below which alone devices copy to each other."""
+        peers = self.home is None or cluster.topology.are_peers(self.home, device)
+        return self.node.system.migration == "peer" and not peers
 
     def _next_operation(self) -> None:
         cluster = self.cluster
