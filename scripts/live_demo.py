@@ -108,13 +108,13 @@ class Stage:
         return rate
 
 
-def draw(path: Path, rates: dict[str, float]) -> None:
+def draw(path: Path, rates: dict[str, float], made_with: str) -> None:
     from headway.view.plots import new_figure, save
 
     figure = new_figure(9, 4.8)
     axes = figure.subplots()
     drawn = axes.bar(list(rates), list(rates.values()), 0.62, color=COLOURS)
-    alone = rates["alone"] or 1.0
+    alone = next(iter(rates.values())) or 1.0
     labels = [f"{rate:.0f}  ({rate / alone:.0%})" for rate in rates.values()]
     axes.bar_label(drawn, labels, padding=3, fontsize=11)
     axes.margins(y=0.12)
@@ -123,13 +123,7 @@ def draw(path: Path, rates: dict[str, float]) -> None:
         f"es2gears, unmodified, beside {BOMBS} programs that flood one GPU",
         x=0.01, ha="left", weight="bold",
     )  # fmt: skip
-    rights = "root" if os.geteuid() == 0 else "an ordinary user"
-    when = time.strftime("%Y-%m-%d", time.gmtime())
-    axes.set_title(
-        f"Mesa's software GPU on one of {os.cpu_count()} CPUs ({machine()}), as {rights}; "
-        f"mean of {ROUNDS} rounds, {when}",
-        fontsize="small", weight="normal", color="#5f6b7a",
-    )  # fmt: skip
+    axes.set_title(made_with, fontsize="small", weight="normal", color="#5f6b7a")
     save(figure, str(path))
 
 
@@ -172,7 +166,10 @@ def main() -> None:
     print(f"es2gears on one software GPU, beside {BOMBS} programs that flood it")
     for label, rate in rates.items():
         print(f"  {label.replace(chr(10), ' '):<36} {rate:8.1f} fps   {rate / alone:5.2f} of alone")
-    draw(out / "live.png", rates)
+    rights = "root" if os.geteuid() == 0 else "an ordinary user"
+    made_with = f"Mesa's software GPU on one of {os.cpu_count()} CPUs ({machine()}), as {rights}; "
+    made_with += f"mean of {ROUNDS} rounds, {time.strftime('%Y-%m-%d', time.gmtime())}"
+    draw(out / "live.png", rates, made_with)
     print(f"picture: {out / 'live.png'}")
     print("""
 Try next:
