@@ -6,7 +6,9 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -14,6 +16,7 @@ import pytest
 from headway.live.watch.metrics import METRICS
 from headway.view.cli import COMMANDS
 from headway.view.cli import headway as group
+from headway.view.fleet.metrics import METRICS as FLEET
 from tests.integration.command import ROOT
 
 ESCAPE = re.compile(r"\\f[BR]|\\&")
@@ -53,9 +56,18 @@ def test_pages_are_what_man_understands(pages: Path) -> None:
         assert "EXIT STATUS" in done.stdout
 
 
-def test_the_dashboard_asks_for_metrics_that_there_are() -> None:
-    board = json.loads((ROOT / "packaging" / "grafana.json").read_text())
-    kinds = {metric.name: metric.kind for metric in METRICS}
+@pytest.mark.parametrize(
+    ("file", "metrics", "may_be_asked"),
+    [
+        ("grafana.json", METRICS, {"task", "pid", "channel", "quantile", "reserve"}),
+        ("grafana-fleet.json", FLEET, {"node", "gpu", "model", "state", "task", "pid"}),
+    ],
+)
+def test_a_dashboard_asks_for_metrics_that_there_are(
+    file: str, metrics: Sequence[Any], may_be_asked: set[str]
+) -> None:
+    board = json.loads((ROOT / "packaging" / file).read_text())
+    kinds = {metric.name: metric.kind for metric in metrics}
     targets = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
     variables = [v["definition"] for v in board["templating"]["list"] if "definition" in v]
     for expression in (*targets, *variables):
@@ -67,7 +79,7 @@ def test_the_dashboard_asks_for_metrics_that_there_are() -> None:
         if not expression.startswith("label_values"):
             assert not counters or re.search(r"rate\(|increase\(", expression), expression
         labels = set(re.findall(r"(\w+)=~?\"", expression))
-        assert labels <= {"task", "pid", "channel", "quantile", "reserve"}
+        assert labels <= may_be_asked
     places = [tuple(panel["gridPos"][key] for key in "xywh") for panel in board["panels"]]
     assert all(x + w <= 24 for x, _, w, _ in places)
     assert len({place[:2] for place in places}) == len(places)
