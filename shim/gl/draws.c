@@ -32,7 +32,9 @@ static void cleared(uint32_t mask) {
     m->handled = true;
     for (int i = 0; i < 3; i++)
         if (m->masked[i]) mask &= ~(1u << i);
-    if (mask && !m->discards) add(m, hw_kind_of_clear(mask), 0, 0, hw_rectangle_area(drawn_on(m)));
+    uint64_t pixels = hw_rectangle_area(drawn_on(m));
+    bool part = pixels < hw_rectangle_area(hw_monitor_target(m));
+    if (mask && !m->discards) add(m, hw_kind_of_clear(mask, part), 0, 0, pixels);
 }
 
 void hw_see_glClear(GLbitfield mask) {

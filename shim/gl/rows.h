@@ -38,9 +38,9 @@ bool hw_features_cost(const struct hw_features *features, uint64_t *cost_ns);
 /* For the daemon, before the group is announced. */
 void hw_features_publish(const struct hw_features *features, struct hw_client_page *page);
 
-/* Kinds: small numbers for clears (of the mask's seven values) and, from 256 on, other methods; a draw's is its
- * program's hash with the lowest byte replaced by the state. */
-static inline uint64_t hw_kind_of_clear(uint32_t mask) { return mask & 7; }
+/* Kinds: small numbers for clears (of the mask's seven values, and 8 more where only a part is cleared: some devices draw
+ * that) and, from 256 on, other methods; a draw's is its program's hash with the lowest byte replaced by the state. */
+static inline uint64_t hw_kind_of_clear(uint32_t mask, bool part) { return (mask & 7) | (part ? 8 : 0); }
 static inline uint64_t hw_kind_of_method(uint32_t method) { return 256 + (uint64_t)method; }
 static inline uint64_t hw_kind_of_draw(uint64_t program, uint32_t state) {
     return ((program | 1ull << 63) & ~255ull) | (state & 255);

@@ -32,6 +32,7 @@ from benchmarks.gpu import (
 from benchmarks.gpu import stage as stages
 from benchmarks.gpu.building import OPENCL
 from benchmarks.gpu.stage import Failed, Stage
+from tests.integration.command import headway
 
 pytestmark = pytest.mark.gpu
 
@@ -239,3 +240,16 @@ def test_programs_are_clients_of_the_daemons_mps_which_ends_with_it(stage: Stage
     print(f"\n{found}")
     assert found["clients"] == 2
     assert found["gone_after_s"] is not None
+
+
+# -- prediction ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("figure", ["fig9", "fig10", "fig12"])
+def test_figures_of_libetp_are_measured_and_ours_is_nearer(gl_stage: Stage, figure: str) -> None:
+    words = ("papers", "run", f"libetp/{figure}", "--live", "--seconds", str(2 * SECONDS), "--json")
+    done = headway(*words)
+    assert done.returncode == 0, done.stderr
+    rows = {row[1]: row for row in json.loads(done.stdout)["rows"]}
+    errors = {model: float(row[4].removesuffix(" %")) for model, row in rows.items()}
+    assert errors["adaptive"] < max(errors["libetp"], 9.0)

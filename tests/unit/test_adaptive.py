@@ -181,6 +181,18 @@ def test_bounds_hold_while_scenes_change() -> None:
     assert over / groups < 0.02
 
 
+def test_clears_of_a_part_have_a_coefficient_of_their_own() -> None:
+    """Some devices draw these, which takes ten times as long for each pixel."""
+    whole, part = group((1, 0, 1, 0, 500_000)), group((9, 0, 1, 0, 100_000))
+    model = Adaptive(start=CALIBRATION.start())
+    first = model.predict(part, HERE).expected_ns
+    assert first == pytest.approx(10_000 + 0.071 * 100_000, rel=0.01), "as other clears, at first"
+    assert LibEtp(CALIBRATION).predict(part, HERE).expected_ns == first
+    learn(model, [(whole, 45_500), (part, 81_000)] * 60)
+    assert model.predict(whole, HERE).expected_ns == pytest.approx(45_500, rel=0.05)
+    assert model.predict(part, HERE).expected_ns == pytest.approx(81_000, rel=0.05)
+
+
 def test_strange_amounts_and_costs_do_no_harm() -> None:
     model = Adaptive()
     for amount in (0, 1, 1 << 63, (1 << 64) - 1):

@@ -1,6 +1,7 @@
 """The names of a group's features: what the interposer counted, for people and for cost models.
 
 clear.color+depth.pixels                a clear of two buffers: 90000 pixels
+clear.color.part.pixels                 a clear within a scissor
 draw.3d84b9b1c2581b.0a.10000000005.vertices   a program, the state, a mesh
 method.453.size                         anything else, by its number in the interposer
 """
@@ -12,7 +13,8 @@ from typing import Final, NamedTuple
 
 BUFFERS: Final = ("color", "depth", "stencil")
 """By bit in a clear's mask."""
-_CLEARS: Final = 8
+_CLEARS: Final = 16
+"""Kinds below that are clears: of a mask, and of a part of the buffers if 8 is set."""
 _A_DRAW: Final = 1 << 63
 
 
@@ -34,7 +36,7 @@ def mask_name(mask: int) -> str:
 def kind_name(kind: int, mesh: int = 0) -> str:
     """Whatever a client wrote has a name."""
     if kind < _CLEARS:
-        return f"clear.{mask_name(kind)}"
+        return f"clear.{mask_name(kind & 7)}{'.part' if kind & 8 else ''}"
     if kind < _A_DRAW:
         return f"method.{kind - 256}"
     return f"draw.{program_name(kind)}.{kind & 255:02x}.{mesh:x}"
