@@ -210,6 +210,15 @@ def test_devices_without_a_common_hub_move_state_through_the_host() -> None:
     assert verdict.parts["moves"] >= 8 * MS
 
 
+def test_the_interrupt_thread_of_the_home_serves_state_that_leaves_it() -> None:
+    shape = {"gpus": 2, "distances": [[0, 3], [3, 0]], "interrupt": "1us"}
+    hog = task("hog", cpu="300ms", offset="100ms")
+    result = run(
+        mover(), BLOCKER, hog, affinity=False, scheduler="rm", machine=shape, duration="150ms"
+    )
+    assert 113 < finishes(result.tasks["mover"])[1] < 113.1
+
+
 def test_with_affinity_a_job_waits_at_home_if_moving_looks_no_better() -> None:
     # Two others have both devices, until 120 and 111; mover's home is the second's.
     shape = {"gpus": 2, "cpus": 2}

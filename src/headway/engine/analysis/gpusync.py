@@ -120,11 +120,12 @@ class _Node:
         if work is None:
             return []
         copies = system.copies
-        behind_ns = (
-            system.launch_ns
-            + min(system.rho, 1 + copies.units) * system.interrupt_ns
-            + system.worker_ns
-        )
+        near, far = self._peers_of(task.devices)
+        # One completion of each job that owns a unit of the device may be served before.
+        owners = 1 + copies.units
+        if not far or system.migration != "peer":
+            owners = min(system.rho, owners)  # all of them have a token of the device
+        behind_ns = system.launch_ns + owners * system.interrupt_ns + system.worker_ns
         kinds = [Kind(frozenset({"ee"}), ns + behind_ns, 1) for ns in work.kernels_ns]
 
         def copy(move: Move, size: int, *, state: bool, peer: bool = False) -> None:
@@ -141,7 +142,6 @@ class _Node:
             if system.clusters.devices_each > 1:
                 copy(Move.STATE_IN, work.state_bytes, state=True)
             return kinds
-        near, far = self._peers_of(task.devices)
         if near:
             copy(Move.PEER, work.state_bytes, state=True, peer=True)
         if far:  # out of a device of which the job has no token, so that as many others may wait

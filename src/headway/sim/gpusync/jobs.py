@@ -347,10 +347,8 @@ class TaskRun:
 
     def operation_done(self) -> None:
         """The device has done the operation: its interrupt thread is next."""
-        cluster = self.cluster
-        assert cluster is not None
-        device = cluster.locks.tokens.settings.device_of(self.job.token)
-        self.node.interrupts[cluster.first + device].serve(self)
+        device = self._operations[self._place].units[-1].device  # of two, the copy's target
+        self.node.interrupts[device].serve(self)
 
     def notified(self) -> None:
         """The interrupt thread has served the operation: the process's worker is next."""
