@@ -108,6 +108,9 @@ static bool greet(struct hw_channel *c) {
     struct hw_hello hello = {.magic = HW_MAGIC, .version = HW_VERSION};
     hw_program_name(hello.name, sizeof hello.name);
     memcpy(hello.token, token, HW_TOKEN);
+    memcpy(hello.model, c->model, HW_NAME);
+    memcpy(hello.uuid, c->uuid, HW_UUID);
+    memcpy(hello.pci, c->pci, HW_PCI);
     int fd = hw_load(&c->fd);
     if (send(fd, &hello, sizeof hello, MSG_NOSIGNAL) != sizeof hello) return false;
     if (!hw_wait_readable(fd, HELLO_MS)) return false;

@@ -50,6 +50,7 @@ struct hw_channel {
     void *held[HW_HELD]; /* fences that nobody waits for, if it is hasty */
     uint32_t holds;
     const struct hw_features *features; /* of the group in the making, where contexts are monitored */
+    char model[HW_NAME], uuid[HW_UUID], pci[HW_PCI]; /* of the GPU it is for, as far as that is known */
     bool turns; /* a grant is a lease (turn.c); its pages stay, even a dead daemon's: the GPU and other threads use them */
 };
 

@@ -2,6 +2,7 @@
  * declared in cuda.def. However a program reaches them, by link, dlsym or cuGetProcAddress, it finds the
  * wrappers; an entry point or a version of one that is not declared passes through untouched. */
 #define _GNU_SOURCE
+#include "contexts.h"
 #include "gate.h"
 #include "green.h"
 #include "loader.h"
@@ -45,14 +46,14 @@ static _Thread_local char anchor __attribute__((aligned(16)));
 /* Each thread's default stream is another one, though all have one name. */
 static void *own_lane(void) { return (void *)((uintptr_t)&anchor | 2); }
 
-static void *lane_of(CUstream stream, bool per_thread) {
-    if (stream == PER_THREAD || (!stream && per_thread)) return own_lane();
-    return stream ? stream : LEGACY;
+static inline void *lane_of(CUstream stream, bool per_thread) {
+    void *name = stream == PER_THREAD || (!stream && per_thread) ? own_lane() : stream ? stream : LEGACY;
+    return __builtin_expect(hw_has_contexts(), 0) ? hw_context_lane(stream, name) : name;
 }
 
 static bool is_per_thread(void *lane) { return (uintptr_t)lane > 15 && (uintptr_t)lane & 2; }
 
-static CUstream stream_of(void *lane) { return is_per_thread(lane) ? PER_THREAD : lane; }
+static CUstream stream_of(void *lane) { return is_per_thread(lane) ? PER_THREAD : hw_is_default(lane) ? LEGACY : lane; }
 
 static bool is_recorded(CUstream stream) {
     static CUresult (*capturing)(CUstream, int *);
@@ -106,7 +107,7 @@ static bool device_address(hw_u32 *word, uint64_t *address) {
 static void forget_pages(void) { memset(pages, 0, sizeof pages); }
 
 #define EVENTS 64
-static void *spare[EVENTS];
+static void *spare[EVENTS]; /* of the only context, if there is one */
 static int spares;
 
 static bool mark_by_event(CUstream stream, void **event) {
@@ -114,7 +115,7 @@ static bool mark_by_event(CUstream stream, void **event) {
     if (!create) create = hw_find_in(LIBRARY, "cuEventCreate");
     if (!record) record = hw_find_in(LIBRARY, "cuEventRecord");
     if (!create || !record) return false;
-    if (spares) *event = spare[--spares];
+    if (spares && !hw_has_contexts()) *event = spare[--spares];
     else if (create(event, 2) != SUCCESS) return false;
     if (record(*event, stream) == SUCCESS) return true;
     *event = NULL;
@@ -141,6 +142,7 @@ static bool mark_relaxed(void *lane, hw_u32 *word, uint32_t value, void **event)
 }
 
 static bool mark(void *lane, hw_u32 *word, uint32_t value, void **event) {
+    HW_VISIT(lane);
     int mode = change_mode(RELAXED);
     bool marked = mark_relaxed(lane, word, value, event);
     change_mode(mode);
@@ -159,11 +161,12 @@ static bool event_done(void *event) {
 static void forget(void *event) {
     static CUresult (*destroy)(void *);
     if (!destroy) destroy = hw_find_in(LIBRARY, "cuEventDestroy_v2");
-    if (spares < EVENTS) spare[spares++] = event;
+    if (spares < EVENTS && !hw_has_contexts()) spare[spares++] = event;
     else if (destroy) destroy(event);
 }
 
 static bool lane_done(void *lane) {
+    HW_VISIT(lane);
     static CUresult (*query)(CUstream);
     if (!query) query = hw_find_in(LIBRARY, "cuStreamQuery");
     int mode = change_mode(RELAXED);
@@ -174,6 +177,7 @@ static bool lane_done(void *lane) {
 
 static bool may_mark(void *lane) {
     if (is_per_thread(lane) && lane != own_lane()) return false;
+    HW_VISIT(lane);
     return !is_recorded(stream_of(lane));
 }
 
@@ -221,24 +225,26 @@ static bool gate_relaxed(CUstream stream, const struct hw_piece *piece) {
 }
 
 static bool gate(void *lane, const struct hw_piece *piece) {
+    HW_VISIT(lane);
     int mode = change_mode(RELAXED);
     bool sent = gate_relaxed(stream_of(lane), piece);
     change_mode(mode);
     return sent;
 }
 
-static bool joins(void *lane) { return lane == LEGACY; }
+static bool joins(void *lane) { return hw_is_default(lane); }
 
 static void *timers[EVENTS];
 static int timer_count;
 
 static void time_now(void *lane, void **event) {
+    HW_VISIT(lane);
     static CUresult (*create)(void **, unsigned), (*record)(void *, CUstream);
     if (!create) create = hw_find_in(LIBRARY, "cuEventCreate");
     if (!record) record = hw_find_in(LIBRARY, "cuEventRecord");
     *event = NULL;
     int mode = change_mode(RELAXED);
-    if (timer_count) *event = timers[--timer_count];
+    if (timer_count && !hw_has_contexts()) *event = timers[--timer_count];
     else if (!create || create(event, 0) != SUCCESS) *event = NULL;
     if (*event && (!record || record(*event, stream_of(lane)) != SUCCESS)) *event = NULL;
     change_mode(mode);
@@ -257,7 +263,7 @@ static uint64_t between(void *begun, void *ended) {
 static void forget_time(void *event) {
     static CUresult (*destroy)(void *);
     if (!destroy) destroy = hw_find_in(LIBRARY, "cuEventDestroy_v2");
-    if (timer_count < EVENTS) timers[timer_count++] = event;
+    if (timer_count < EVENTS && !hw_has_contexts()) timers[timer_count++] = event;
     else if (destroy) destroy(event);
 }
 
@@ -273,6 +279,8 @@ static const struct hw_lane_api api = {
     .time = time_now,
     .between = between,
     .forget_time = forget_time,
+    .is_meant = hw_context_is_meant,
+    .identify = hw_context_identify,
 };
 
 /* ---- signatures ----------------------------------------------------------------------------------- */
@@ -494,9 +502,10 @@ static size_t part_of(void *lane, char kind, size_t size, size_t unit, uint64_t 
 #define JOIN(since, name, twin, params, args, stream) \
     JOIN_ONE(name, false, params, args, stream) JOIN_ONE(twin, true, params, args, stream)
 
-#define WAIT_ALL(since, name, params, args) \
+#define WAIT_ALL(since, name, params, args, place) \
     CUresult name params { \
         if (!READY(name)) return NOT_FOUND; \
+        place; \
         hw_turn_waits(NULL, true); \
         WAIT_FOR(name, args) \
         WAITED(result, hw_turn_synced(NULL, true)); \
@@ -537,9 +546,10 @@ static void count_capture(bool was, bool is) {
 #define CAPTURE(since, name, twin, params, args) \
     CAPTURE_ONE(name, false, params, args) CAPTURE_ONE(twin, true, params, args)
 
-#define END(since, name, params, args, stream, ends) \
+#define END(since, name, params, args, stream, place, ends) \
     CUresult name params { \
         if (!READY(name)) return NOT_FOUND; \
+        place; \
         hw_turn_end_lane(stream, (stream) == ALL_STREAMS); \
         ends; \
         return hook_##name.real args; \

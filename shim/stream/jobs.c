@@ -4,12 +4,6 @@
 
 #define FIRST_OCTAVE 10 /* pauses of up to 2 us are in the first places */
 
-static bool works;         /* since its last pause */
-static uint64_t paused_ns; /* when that began; 0: there was none */
-static uint64_t passed;    /* groups before this job */
-static bool open;          /* the program says itself when its job is over, */
-static uint64_t said_ns, deadline_ns; /* and said when it began */
-
 static struct hw_client_page *page(void) { return hw_channel() ? hw_page() : NULL; }
 
 static struct hw_job *last(void) {
@@ -29,38 +23,38 @@ static uint32_t place_of(uint64_t ns) {
 static void begin(uint64_t now) {
     uint32_t jobs = hw_load(&page()->jobs);
     struct hw_job *job = &page()->job[jobs % HW_JOBS];
-    hw_store(&job->begun_ns, open && said_ns ? said_ns : now);
+    hw_store(&job->begun_ns, hw.job.open && hw.job.said_ns ? hw.job.said_ns : now);
     hw_store(&job->ended_ns, now);
-    hw_store(&job->deadline_ns, deadline_ns);
+    hw_store(&job->deadline_ns, hw.job.deadline_ns);
     hw_store(&job->waited_ns, 0);
     hw_store(&job->held_ns, 0);
     hw_store(&job->groups, 0);
     hw_store(&job->pauses, 0);
     hw_store(&job->closed, 0);
-    passed = groups();
-    said_ns = 0;
+    hw.job.passed = groups();
+    hw.job.said_ns = 0;
     hw_store_release(&page()->jobs, jobs + 1);
 }
 
-bool hw_job_is_on(void) { return works && last(); }
+bool hw_job_is_on(void) { return hw.job.works && last(); }
 
 void hw_job_works(uint64_t now) {
     if (!page() || hw_job_is_on()) return;
-    uint64_t took = paused_ns && now > paused_ns ? now - paused_ns : 0;
+    uint64_t took = hw.job.paused_ns && now > hw.job.paused_ns ? now - hw.job.paused_ns : 0;
     uint64_t rest_ns = hw_daemon() ? hw_load(&hw_daemon()->rest_ns) : 0;
-    if (!works && paused_ns) hw_count(&page()->pauses[place_of(took)], 1);
-    works = true;
-    if (!last() || hw_load(&last()->closed) || said_ns || (!open && took >= rest_ns)) begin(now);
+    if (!hw.job.works && hw.job.paused_ns) hw_count(&page()->pauses[place_of(took)], 1);
+    hw.job.works = true;
+    if (!last() || hw_load(&last()->closed) || hw.job.said_ns || (!hw.job.open && took >= rest_ns)) begin(now);
 }
 
 void hw_job_pauses(uint64_t now) {
     struct hw_job *job = last();
-    works = false;
-    paused_ns = now;
+    hw.job.works = false;
+    hw.job.paused_ns = now;
     if (!job) return;
     hw_count(&page()->paused, 1);
     hw_store(&job->ended_ns, now);
-    hw_store(&job->groups, (uint32_t)(groups() - passed));
+    hw_store(&job->groups, (uint32_t)(groups() - hw.job.passed));
     hw_count(&job->pauses, 1);
 }
 
@@ -70,11 +64,11 @@ static void add(hw_u32 *sum, uint64_t ns) {
 }
 
 void hw_job_waited(uint64_t ns) {
-    if (works && last()) add(&last()->waited_ns, ns);
+    if (hw.job.works && last()) add(&last()->waited_ns, ns);
 }
 
 void hw_job_held(uint64_t ns) {
-    if (works && last()) add(&last()->held_ns, ns);
+    if (hw.job.works && last()) add(&last()->held_ns, ns);
 }
 
 bool hw_job_tells(void) {
@@ -83,24 +77,26 @@ bool hw_job_tells(void) {
 }
 
 void hw_job_begin(uint64_t now, uint64_t deadline) {
-    open = true;
-    said_ns = now;
-    deadline_ns = deadline;
-    if (works) works = false, paused_ns = 0; /* what went before is no part of it */
+    hw.job.open = true;
+    hw.job.said_ns = now;
+    hw.job.deadline_ns = deadline;
+    if (hw.job.works) hw.job.works = false, hw.job.paused_ns = 0; /* what went before is no part of it */
 }
 
-bool hw_job_end(uint64_t now) {
-    if (open && said_ns && page()) begin(now); /* there was no work in it */
-    if (open && !said_ns && last()) {
+bool hw_job_worked(void) { return hw.job.open && !hw.job.said_ns; }
+
+bool hw_job_end(uint64_t now, bool count) {
+    if (count && hw.job.open && hw.job.said_ns && page()) begin(now); /* there was no work in it */
+    if (hw.job.open && !hw.job.said_ns && last()) {
         hw_store(&last()->ended_ns, now);
         hw_store(&last()->closed, 1);
     }
-    open = false;
-    said_ns = deadline_ns = 0;
+    hw.job.open = false;
+    hw.job.said_ns = hw.job.deadline_ns = 0;
     return last();
 }
 
 void hw_job_forget(void) {
-    works = false;
-    paused_ns = 0;
+    hw.job.works = false;
+    hw.job.paused_ns = 0;
 }

@@ -19,8 +19,10 @@ void hw_job_held(uint64_t ns);
 bool hw_job_tells(void);
 /* The program says itself what a job is. */
 void hw_job_begin(uint64_t now, uint64_t deadline_ns);
-/* Whether the daemon can hear of that. */
-bool hw_job_end(uint64_t now);
+/* Whether there was work in it, on this GPU. */
+bool hw_job_worked(void);
+/* Whether the daemon can hear of its end. A job without any work is one, too, if it is to `count`. */
+bool hw_job_end(uint64_t now, bool count);
 /* The page is another one: nothing is in it yet. */
 void hw_job_forget(void);
 

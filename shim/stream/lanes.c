@@ -14,27 +14,13 @@
 #define STUCK_AT_MOST_NS 1000000000ull
 /* The same where the program is known to hold work back, or was found out to. */
 #define HELD_NS 1000000ull
-#define MEASURABLE 256
 /* Events cost about as much as a gate does: one of so many pieces is measured as long as predictions are good. */
 #define SELDOM 64
 #define NEVER_MIND_NS 5000u
 
-struct hw_turns hw = {.lock = PTHREAD_MUTEX_INITIALIZER, .every = 1};
-
-static hw_u64 looked_ns;
-static uint64_t stuck_at; /* how much was done when nothing more got done */
-static bool stuck;
-
-/* Batches found done together, waiting to be booked. */
-static struct batch found[2 * HW_LANES];
-static uint32_t found_count;
-
-/* Pieces that the watchdog found done: it must not ask the driver what they took. */
-static struct {
-    const struct lane *lane;
-    struct batch batch;
-} measurable[MEASURABLE];
-static uint32_t measurables;
+static struct hw_turns first = {.every = 1};
+__typeof__(hw_all[0]) hw_all[HW_DEVICES] = {{&first}};
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* one for all GPUs: what work costs is known to all */
 
 /* What others joined is part of the piece from now on, and nobody joins it any more. */
 static void end_loan(void) {
@@ -56,11 +42,15 @@ static void end_loan(void) {
 }
 
 void hw_lock(void) {
-    pthread_mutex_lock(&hw.lock);
+    pthread_mutex_lock(&lock);
     if (hw.lent) end_loan();
 }
 
-void hw_unlock(void) { pthread_mutex_unlock(&hw.lock); }
+bool hw_try_lock(void) { return !pthread_mutex_trylock(&lock); }
+
+void hw_lock_anew(void) { pthread_mutex_init(&lock, NULL); }
+
+void hw_unlock(void) { pthread_mutex_unlock(&lock); }
 
 /* Most programs use one lane or none: what each needs is allocated with its first work, or programs that lock all their
  * memory would have to lock that of all lanes. */
@@ -72,12 +62,11 @@ static bool has_ring(struct lane *lane) {
 }
 
 struct lane *hw_lane_of(const struct hw_lane_api *api, void *key) {
-    static struct lane *last;
-    if (last && last->key == key) return last;
+    if (hw.last_found && hw.last_found->key == key) return hw.last_found;
     struct lane *unused = hw.used < HW_LANES ? &hw.lanes[hw.used] : NULL;
     for (uint32_t i = hw.used; i-- > 0;) {
         struct lane *lane = &hw.lanes[i];
-        if (lane->key == key) return last = lane;
+        if (lane->key == key) return hw.last_found = lane;
         if (!lane->key || (!lane->dirty && !lane->count && !lane->open.works && !lane->open.gated)) unused = lane;
     }
     if (!unused || !has_ring(unused)) return NULL;
@@ -104,40 +93,36 @@ void hw_lanes_show(void) {
 /* Pieces wait for the gate, so from when to when they ran is not known. But if it was open since the last booking, and
  * there was something to do at both, they ran all the time: since then. 0: it is not known. */
 static uint64_t ran_since(uint64_t now) {
-    static uint64_t booked_ns;
-    static uint32_t lease_before;
-    static bool fed_before;
     uint32_t lease = hw_daemon() ? hw_load_acquire(&hw_daemon()->lease) : 0;
-    bool fed = hw_lanes_in_flight(), all = fed && fed_before && lease && lease == lease_before;
-    uint64_t since = all ? booked_ns : 0;
-    lease_before = lease;
-    fed_before = fed;
-    booked_ns = now;
+    bool fed = hw_lanes_in_flight(), all = fed && hw.booked.fed && lease && lease == hw.booked.lease;
+    uint64_t since = all ? hw.booked.ns : 0;
+    hw.booked.lease = lease;
+    hw.booked.fed = fed;
+    hw.booked.ns = now;
     return since;
 }
 
 /* They ran from max(submit, previous finish) to now, so lanes side by side are counted once. What each
  * of them took is not seen when they are found together: it is shared out as it was predicted. */
 void hw_lanes_book(uint64_t now, bool exact) {
-    static bool late; /* the last finish was seen late */
     uint64_t cost = 0, start = now;
-    if (!found_count) return;
-    for (uint32_t i = 0; i < found_count; i++) {
-        cost += found[i].sum.ns;
-        if (found[i].issued_ns < start) start = found[i].issued_ns;
+    if (!hw.found_count) return;
+    for (uint32_t i = 0; i < hw.found_count; i++) {
+        cost += hw.found[i].sum.ns;
+        if (hw.found[i].issued_ns < start) start = hw.found[i].issued_ns;
     }
     bool follows = start < hw.finished_ns;
     if (follows) start = hw.finished_ns;
-    bool gated = found[0].gated;
+    bool gated = hw.found[0].gated;
     uint64_t since = ran_since(now);
     /* Before that, as long as the gate may have been closed, no more than one of them was on the GPU. */
-    if (gated && since && start + found[0].sum.ns < since) start = since - found[0].sum.ns;
+    if (gated && since && start + hw.found[0].sum.ns < since) start = since - hw.found[0].sum.ns;
     uint64_t took = now > start ? now - start : 0;
-    for (uint32_t i = 0; i < found_count; i++) {
-        struct batch *b = &found[i];
+    for (uint32_t i = 0; i < hw.found_count; i++) {
+        struct batch *b = &hw.found[i];
         uint64_t part = cost ? (uint64_t)((double)took * (double)b->sum.ns / (double)cost) : 0;
         if (b->gated) continue;
-        if (b->works) hw_cost_learn(&b->sum, (struct hw_sight){part, follows && late, !exact}, b->doubtful);
+        if (b->works) hw_cost_learn(&b->sum, (struct hw_sight){part, follows && hw.late, !exact}, b->doubtful);
         hw.flight_ns -= b->sum.ns < hw.flight_ns ? b->sum.ns : hw.flight_ns;
     }
     uint64_t ran = exact || (gated && since) || took < cost ? took : cost;
@@ -145,8 +130,8 @@ void hw_lanes_book(uint64_t now, bool exact) {
     /* Pieces are looked at late: when the last one was probably done is where the next began. */
     uint64_t finish = gated ? start + ran : now;
     if (finish > hw.finished_ns) hw.finished_ns = finish;
-    late = !exact;
-    found_count = 0;
+    hw.late = !exact;
+    hw.found_count = 0;
 }
 
 /* Whether a piece took something else than predicted: who waited for work may as well have taken longer. */
@@ -167,9 +152,9 @@ static void measure(const struct lane *lane, struct batch *b) {
 }
 
 void hw_lanes_measure(void) {
-    while (measurables) {
-        measurables--;
-        measure(measurable[measurables].lane, &measurable[measurables].batch);
+    while (hw.measurables) {
+        hw.measurables--;
+        measure(hw.measurable[hw.measurables].lane, &hw.measurable[hw.measurables].batch);
     }
 }
 
@@ -182,9 +167,9 @@ static struct batch *take_off(struct lane *lane) {
 
 static void find_done(const struct lane *lane, struct batch *b, uint64_t now, bool exact) {
     if (b->begun) measure(lane, b);
-    hw_batch_copy(&found[found_count++], b);
+    hw_batch_copy(&hw.found[hw.found_count++], b);
     hw.ended++;
-    if (found_count == sizeof found / sizeof *found) hw_lanes_book(now, exact);
+    if (hw.found_count == sizeof hw.found / sizeof *hw.found) hw_lanes_book(now, exact);
 }
 
 void hw_turn_written(hw_u32 *word, uint32_t value) {
@@ -227,10 +212,10 @@ void hw_lanes_reap(uint64_t now) {
         if (lane->gone && !lane->count) bury(lane);
     }
     hw_lanes_book(now, exact);
-    hw_store(&looked_ns, now);
+    hw_store(&hw.looked_ns, now);
 }
 
-uint64_t hw_lanes_looked(void) { return hw_load(&looked_ns); }
+uint64_t hw_lanes_looked(void) { return hw_load(&hw.looked_ns); }
 
 void hw_lane_send_off(struct lane *lane) {
     hw_batch_copy(&lane->ring[(lane->first + lane->count++) % BATCHES], &lane->open);
@@ -354,13 +339,13 @@ bool hw_turn_is_stuck(uint64_t *since, uint64_t *before, uint64_t now) {
         *before = hw.ended;
         *since = now;
     }
-    bool again = stuck && stuck_at == hw.ended, held = is_held_back();
+    bool again = hw.stuck && hw.stuck_at == hw.ended, held = is_held_back();
     uint64_t limit = 4 * hw.flight_ns < STUCK_AT_MOST_NS ? 4 * hw.flight_ns : STUCK_AT_MOST_NS;
     if (limit < STUCK_NS) limit = STUCK_NS;
     if (again || held) limit = again && held ? 0 : HELD_NS;
     bool over = now - *since >= limit;
-    stuck = again || over;
-    stuck_at = hw.ended;
+    hw.stuck = again || over;
+    hw.stuck_at = hw.ended;
     return over;
 }
 
@@ -369,10 +354,10 @@ void hw_lanes_reap_pieces(uint64_t now) {
         struct lane *lane = &hw.lanes[i];
         while (lane->count) {
             struct batch *b = &lane->ring[lane->first % BATCHES];
-            if (!b->gated || !hw_is_written(b) || (b->begun && measurables == MEASURABLE)) break;
+            if (!b->gated || !hw_is_written(b) || (b->begun && hw.measurables == MEASURABLE)) break;
             if (b->begun) {
-                measurable[measurables].lane = lane;
-                hw_batch_copy(&measurable[measurables++].batch, b);
+                hw.measurable[hw.measurables].lane = lane;
+                hw_batch_copy(&hw.measurable[hw.measurables++].batch, b);
                 b->begun = b->ended = NULL;
             }
             find_done(lane, take_off(lane), now, false);
@@ -383,12 +368,12 @@ void hw_lanes_reap_pieces(uint64_t now) {
 
 void hw_lanes_forget(void) {
     for (uint32_t i = 0; i < hw.used; i++) memset(&hw.lanes[i], 0, offsetof(struct lane, ring));
-    hw.used = measurables = found_count = 0;
+    hw.used = hw.measurables = hw.found_count = 0;
     hw.flight_ns = 0;
     hw_store(&hw_fast.lane, NULL);
     hw_store(&hw_fast.joined, NULL);
     hw_store(&hw_fast.joining, 0);
     hw_store(&hw_fast.room, hw_room_of(hw.loan, 0));
     hw.lent = 0;
-    stuck = false;
+    hw.stuck = false;
 }

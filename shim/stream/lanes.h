@@ -51,9 +51,12 @@ struct lane {
     struct batch *ring; /* of so many batches; last, for it stays when the rest is forgotten */
 };
 
-extern struct hw_turns {
+#define MEASURABLE 256
+
+/* What is known of the program's work on one GPU. */
+struct hw_turns {
     HW_SHARED(struct hw_channel *) made; /* the channel, once there is one */
-    pthread_mutex_t lock;
+    bool early;     /* the turn began with the asking for it */
     uint64_t flight_ns, finished_ns, turn_ns;
     uint64_t ended; /* batches done so far */
     bool asking;    /* a thread waits for a turn */
@@ -62,8 +65,42 @@ extern struct hw_turns {
     struct lane *joined; /* whose piece others may join, */
     uint32_t loan;       /* under which number, and for how much there was room, in ns: 0 if there is no loan */
     uint32_t lent;
+    /* turn.c */
+    uint64_t asked_ns; /* when it was last asked again */
+    uint64_t end_marked; /* groups that had passed when the last mark of an end was set */
+    /* lanes.c */
+    struct lane *last_found;
+    hw_u64 looked_ns;
+    uint64_t stuck_at; /* how much was done when nothing more got done */
+    bool stuck;
+    struct {
+        uint64_t ns;
+        uint32_t lease;
+        bool fed;
+    } booked; /* last, and how things were then */
+    bool late; /* the last finish was seen late */
+    struct batch found[2 * HW_LANES]; /* batches found done together, waiting to be booked */
+    uint32_t found_count;
+    struct {
+        const struct lane *lane;
+        struct batch batch;
+    } measurable[MEASURABLE]; /* pieces that the watchdog found done: it must not ask the driver what they took */
+    uint32_t measurables;
+    /* pieces.c */
+    void *piece_of; /* the lane that got the last piece */
+    /* jobs.c */
+    struct {
+        bool works;         /* since its last pause */
+        uint64_t paused_ns; /* when that began; 0: there was none */
+        uint64_t passed;    /* groups before this job */
+        bool open;          /* the program says itself when its job is over, */
+        uint64_t said_ns, deadline_ns; /* and said when it began */
+    } job;
     struct lane lanes[HW_LANES];
-} hw;
+};
+/* Of each GPU, by the number that this thread's work has; those beyond the first once they are used. */
+extern HW_SHARED(struct hw_turns *) hw_all[HW_DEVICES];
+#define hw (*hw_load(&hw_all[hw_here.device]))
 
 /* The channel of all lanes, NULL before the first work; and its pages, which there must be. */
 static inline struct hw_channel *hw_channel(void) { return hw_load_acquire(&hw.made); }
@@ -110,7 +147,10 @@ static inline bool hw_is_begun(const struct batch *b) { return hw_has_reached(hw
 
 /* With the lock nobody joins a piece, and what has joined is part of it. */
 void hw_lock(void);
+bool hw_try_lock(void);
 void hw_unlock(void);
+/* In a forked child. */
+void hw_lock_anew(void);
 
 /* ---- pieces.c ---- */
 

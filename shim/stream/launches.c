@@ -16,7 +16,7 @@ static struct {
     hw_u64 ns;
     hw_u32 number;
 } reached[HW_LANES][ENDS];
-static uint64_t finished_ns[HW_LANES];
+static uint64_t finished_ns[HW_DEVICES][HW_LANES];
 
 bool hw_launch_is_wanted(const struct hw_cost *cost) {
     static uint32_t number;
@@ -65,8 +65,8 @@ void hw_launch_done(const struct batch *b, uint64_t now) {
     if (b->gated || !b->word || !slot_of(b->word, &slot)) return;
     bool told = hw_load_acquire(&reached[slot][b->seq % ENDS].number) == b->seq;
     uint64_t end = told ? hw_load(&reached[slot][b->seq % ENDS].ns) : now;
-    uint64_t start = b->issued_ns > finished_ns[slot] ? b->issued_ns : finished_ns[slot];
-    finished_ns[slot] = end;
+    uint64_t start = b->issued_ns > finished_ns[hw_here.device][slot] ? b->issued_ns : finished_ns[hw_here.device][slot];
+    finished_ns[hw_here.device][slot] = end;
     if (b->works && !b->doubtful && end > start) hw_launch_took(b, end - start);
 }
 #endif

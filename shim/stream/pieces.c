@@ -117,9 +117,8 @@ void hw_piece_end(struct lane *lane) {
 /* A piece that has begun must not wait for one that has not: where lanes wait for each other without being told to,
  * no two of them are in the middle of one. */
 static void end_other_pieces(const struct lane *lane) {
-    static void *last;
-    if (last == lane->key) return;
-    last = lane->key;
+    if (hw.piece_of == lane->key) return;
+    hw.piece_of = lane->key;
     for (uint32_t i = 0; i < hw.used; i++) {
         struct lane *other = &hw.lanes[i];
         if (other == lane || !other->key || !other->open.gated) continue;
@@ -179,14 +178,14 @@ static bool fits(struct lane *lane, const struct hw_cost *cost, uint64_t window)
 
 /* The program may be far ahead and say nothing for long: its books are kept for it, unless it did so just now. */
 static bool keep_books(void) {
-    if (hw_now() - hw_lanes_looked() < BOOKS_NS || pthread_mutex_trylock(&hw.lock)) return false;
+    if (hw_now() - hw_lanes_looked() < BOOKS_NS || !hw_try_lock()) return false;
     hw_lanes_reap_pieces(hw_now());
     bool waits = false;
     const struct hw_client_page *page = hw_page();
     for (uint32_t i = 0; i < HW_LANES && page; i++) waits |= hw_load(&page->opened[i]) != hw_load(&page->given[i]);
     hw_turn_say_passed();
     if (waits) hw_turn_ask_again(); /* whatever went wrong, nothing is to wait for a turn that nobody knows of */
-    pthread_mutex_unlock(&hw.lock);
+    hw_unlock();
     return true;
 }
 

@@ -3,6 +3,7 @@
 #include "lanes.h"
 #include "own.h"
 #include "watchdog.h"
+#include <sys/mman.h>
 
 /* A window is marked in so many pieces, so that room in it is seen in time. */
 #define PIECES 4
@@ -13,10 +14,10 @@
 /* Who asks again after so long did not wait meanwhile. */
 #define POLL_NS 50000u
 
-struct hw_fast hw_fast HW_NEAR(128); /* two lines that are fetched together */
-static bool early; /* the turn began with the asking for it */
+struct hw_near hw_nears[HW_DEVICES] HW_NEAR(128);
 static int jobs;  /* the program says itself when its job is over */
 static bool job; /* of such a job not everything is told yet */
+static uint64_t job_ns, job_deadline_ns; /* when that began, and how long it may take */
 _Thread_local struct hw_here hw_here;
 static pthread_key_t ends; /* of threads, */
 static bool hears;         /* if they are heard of */
@@ -64,6 +65,16 @@ static void end(const struct hw_own *own) {
     hw_own_end(own);
 }
 
+/* ---- GPUs --------------------------------------------------------------------------------------- */
+
+static bool is_used(uint32_t device) { return device < HW_DEVICES && hw_load_acquire(&hw_all[device]); }
+
+/* For every GPU that the program uses; this thread's own is what it was, after that. */
+#define EACH_DEVICE \
+    for (uint32_t own_device = hw_here.device, next = 0; \
+         (hw_here.device = next < HW_DEVICES ? next : own_device), next++ < HW_DEVICES;) \
+        if (is_used(hw_here.device))
+
 #define LOCKED __attribute__((cleanup(end), unused)) struct hw_own own = begin()
 
 /* ---- turns -------------------------------------------------------------------------------------- */
@@ -79,7 +90,7 @@ void hw_turn_say_passed(void) {
 /* Nothing of the program is on the GPU: the turn may go to somebody else. */
 static void let_go(bool last) {
     struct hw_client_page *page = hw_page();
-    early = false;
+    hw.early = false;
     hw_store(&hw_fast.lane, NULL);
     if (!page) return;
     hw_store(&page->last_ns, hw.finished_ns);
@@ -107,8 +118,8 @@ void hw_turn_drain(void) {
 /* A turn that began with the asking goes on until the daemon has looked at it: then there is a lease, or
  * somebody more important was first. It clears `at_once` after it has given the lease. */
 static bool is_early(void) {
-    early = early && hw_load_acquire(&hw_daemon()->at_once);
-    return early;
+    hw.early = hw.early && hw_load_acquire(&hw_daemon()->at_once);
+    return hw.early;
 }
 
 /* Another thread asks: the lease will show, or there will be nobody to ask. Until then the channel is its own. */
@@ -123,11 +134,10 @@ static bool follow(void) {
 /* When the gate closes, the daemon asks again for those who have pieces waiting; for a piece that came just after,
  * it must be told. */
 void hw_turn_ask_again(void) {
-    static uint64_t asked_ns;
     if (hw_turn_leased() || hw.asking || hw_load_full(&hw_daemon()->waits)) return;
     uint64_t now = hw_now();
-    if (now - asked_ns < ASK_AGAIN_NS) return;
-    asked_ns = now;
+    if (now - hw.asked_ns < ASK_AGAIN_NS) return;
+    hw.asked_ns = now;
     hw_gate_announce(hw_channel());
 }
 
@@ -170,7 +180,7 @@ static bool begin_turn(void) {
         }
         if (hw_load_acquire(&hw_daemon()->at_once)) {
             hw_store_full(&hw_page()->busy, 1);
-            return early = hw_gate_announce(hw_channel());
+            return hw.early = hw_gate_announce(hw_channel());
         }
         if (!ask()) return false;
     }
@@ -207,27 +217,50 @@ __attribute__((constructor)) static void hear_of_ends(void) { hears = !pthread_k
 
 static void get_to_know_thread(void) { hw_here.known = hears && !pthread_setspecific(ends, &hw_here); }
 
-static void make_channel(void) {
-    static char key;
-    struct hw_channel *made = hw_channel_take(&key);
+/* The first GPU's is there from the start. What stands in a page is only allocated for those that are used. */
+void hw_turn_device(uint32_t device) {
+    if (hw_here.inside) return;
+    if (device >= HW_DEVICES) device = HW_DEVICES - 1;
+    if (!is_used(device)) {
+        hw_here.device = 0;
+        LOCKED;
+        void *made = is_used(device) ? NULL
+                                     : mmap(NULL, sizeof hw, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (made == MAP_FAILED) return; /* it goes with the first GPU's */
+        if (made) {
+            ((struct hw_turns *)made)->every = 1;
+            hw_store_release(&hw_all[device], made);
+            hw_here.device = device;
+            if (jobs) hw_job_begin(job_ns, job_deadline_ns);
+        }
+    }
+    hw_here.device = device;
+}
+
+static void make_channel(const struct hw_lane_api *api) {
+    static char keys[HW_DEVICES];
+    struct hw_channel *made = hw_channel_take(&keys[hw_here.device]);
     if (!made) return;
     made->turns = true;
+    if (api->identify) api->identify(made);
     hw_store_release(&hw.made, made);
 }
 
 static void in_child(void) {
-    pthread_mutex_init(&hw.lock, NULL);
+    hw_lock_anew();
     hw_here.on_its_way = NULL;
-    hw_lanes_forget();
-    hw_job_forget();
     hw_watchdog_gone();
-    hw.asking = early = false;
+    EACH_DEVICE {
+        hw_lanes_forget();
+        hw_job_forget();
+        hw.asking = hw.early = false;
+    }
 }
 
 static enum hw_pass pass_slowly(const struct hw_lane_api *api, void *key, uint64_t signature) {
     static bool forks;
     enum hw_pass pass = HW_FREE;
-    if (!hw_channel()) make_channel();
+    if (!hw_channel()) make_channel(api);
     if (!hw_channel()) return pass;
     if (!forks) forks = !pthread_atfork(NULL, NULL, in_child);
     if (!hw_here.known) get_to_know_thread();
@@ -241,7 +274,7 @@ static enum hw_pass pass_slowly(const struct hw_lane_api *api, void *key, uint64
         pass = window ? HW_WATCHED : HW_FAST;
         if (window) wait_for_room(hw_cost_of(hw_cost_find(signature), window), window);
         /* It may have been taken back while there was no room, but not for ever: each grant lets something go. */
-        if (early || !window || hw_turn_leased() || again) break;
+        if (hw.early || !window || hw_turn_leased() || again) break;
         pass = HW_FREE;
     }
     if (called) hw_job_works(called); /* the page may be a new one */
@@ -331,8 +364,9 @@ static void settle(void *key, enum extent extent) {
         struct lane *lane = &hw.lanes[i];
         if (!lane->key) continue;
         was |= lane->dirty;
-        bool waited_for = lane->key == key || extent == EVERY;
-        if (extent == GONE || (waited_for && !hw_lane_has_pieces(lane))) hw_lane_is_done(lane, now);
+        bool meant = extent != NAMED && (!lane->api->is_meant || lane->api->is_meant(lane->key));
+        bool waited_for = lane->key == key || (meant && extent == EVERY);
+        if ((meant && extent == GONE) || (waited_for && !hw_lane_has_pieces(lane))) hw_lane_is_done(lane, now);
         else if (lane->dirty && !lane->gone && !hw_lane_is_sent_to(lane) &&
                  lane->api->may_mark(lane->key) && lane->api->lane_done(lane->key))
             hw_lane_is_done(lane, now);
@@ -350,12 +384,11 @@ void hw_turn_synced(void *lane, bool all) { settle(lane, all ? EVERY : NAMED); }
 /* The program is about to wait for what it has sent. Where others may go on beside its last copies and the time until it
  * sees that all is done, a mark tells the daemon before. Of several lanes none tells it of all. */
 static void mark_end(void) {
-    static uint64_t marked;
     struct hw_client_page *page = hw_page();
     if (!page || job || hw_load(&page->gated)) return;
     uint64_t passed = hw_load(&page->passed) + hw_load(&hw_fast.unsaid);
-    if (passed == marked) return;
-    marked = passed;
+    if (passed == hw.end_marked) return;
+    hw.end_marked = passed;
     hw_count(&page->end_marks, 1);
     struct lane *only = NULL;
     for (uint32_t i = 0; i < hw.used; i++) {
@@ -368,22 +401,30 @@ static void mark_end(void) {
     if (only->api->mark(only->key, &page->end_marked, hw_load(&page->end_marks), &event) && event) only->api->forget(event);
 }
 
-void hw_turn_waiting(int change) {
-    static hw_int threads;
-    static hw_u64 since;
+static void waits_on_device(int change, int threads, uint64_t waited_ns) {
     const struct hw_daemon_page *daemon = hw_channel() ? hw_daemon() : NULL;
-    if (change > 0 && !hw_here.inside && daemon && hw_load(&daemon->wanted) == HW_ITS_MARK) {
+    if (change > 0 && daemon && hw_load(&daemon->wanted) == HW_ITS_MARK) {
         LOCKED;
         mark_end();
     }
+    struct hw_client_page *page = hw_channel() ? hw_page() : NULL;
+    if (!page) return;
+    hw_store(&page->waiting, (uint32_t)threads);
+    if (waited_ns) hw_job_waited(waited_ns);
+}
+
+/* What a thread waits for may be on any GPU. */
+void hw_turn_waiting(int change) {
+    static hw_int threads;
+    static hw_u64 since;
     if (!hw_here.known && hw_channel()) get_to_know_thread();
     hw_here.waiting += change;
     int now = hw_add(&threads, change);
-    struct hw_client_page *page = hw_channel() ? hw_page() : NULL;
-    if (!page || hw_here.inside) return;
-    hw_store(&page->waiting, (uint32_t)now);
+    uint64_t waited_ns = 0;
+    if (hw_here.inside) return;
     if (change > 0 && now == 1) hw_store(&since, hw_now());
-    if (change < 0 && now == 0) hw_job_waited(hw_now() - hw_load(&since));
+    if (change < 0 && now == 0) waited_ns = hw_now() - hw_load(&since);
+    EACH_DEVICE waits_on_device(change, now, waited_ns);
 }
 
 /* A program that asks again and again whether its work is done waits for it. */
@@ -405,7 +446,7 @@ void hw_turn_waits(void *key, bool all) { end_pieces(all ? ALL : key, hw_piece_e
 
 void hw_turn_joins(void *key) { end_pieces(key, hw_piece_end); }
 
-void hw_turn_look(void) {
+static void look(void) {
     const struct hw_daemon_page *daemon = hw_channel() ? hw_daemon() : NULL;
     /* Only who waits for this turn, or a deadline, makes it worth looking. */
     if (daemon && (hw_load(&daemon->wanted) || hw_load(&daemon->deadline_ns) || !hw_load(&daemon->lease)))
@@ -415,7 +456,9 @@ void hw_turn_look(void) {
     hw_turn_say_passed();
 }
 
-void hw_turn_failed(void) { settle(ALL, NAMED); }
+void hw_turn_look(void) { EACH_DEVICE look(); }
+
+void hw_turn_failed(void) { EACH_DEVICE settle(ALL, NAMED); }
 
 /* Nobody can ask the stream any more: a mark behind its last work will tell. */
 static void part_with(void *key) {
@@ -438,7 +481,10 @@ void hw_turn_end_lane(void *key, bool all) {
     if (!all) part_with(key);
     settle(ALL, all ? GONE : NAMED);
     LOCKED;
-    for (uint32_t i = 0; all && i < hw.used; i++) hw.lanes[i].key = NULL;
+    for (uint32_t i = 0; all && i < hw.used; i++) {
+        struct lane *lane = &hw.lanes[i];
+        if (lane->key && (!lane->api->is_meant || lane->api->is_meant(lane->key))) lane->key = NULL;
+    }
     if (all && hw_page()) hw_store(&hw_page()->open, 1); /* nothing may wait for its turn while its context goes */
 }
 
@@ -453,7 +499,9 @@ void headway_job_begin(uint64_t deadline_ns) {
     LOCKED;
     if (!jobs++) {
         job = true;
-        hw_job_begin(hw_now(), deadline_ns);
+        job_ns = hw_now();
+        job_deadline_ns = deadline_ns;
+        EACH_DEVICE hw_job_begin(job_ns, deadline_ns);
     }
 }
 
@@ -462,13 +510,19 @@ static bool is_over(void) {
     return jobs > 0 && !--jobs;
 }
 
-void headway_job_end(void) {
-    if (!is_over()) return;
+static void end_job(bool count) {
     settle(ALL, NAMED);
     LOCKED;
     bool dirty = false;
     for (uint32_t i = 0; i < hw.used; i++) dirty |= hw.lanes[i].key && hw.lanes[i].dirty;
-    bool worked = hw_job_end(hw_now());
+    bool worked = hw_job_end(hw_now(), count);
     if (hw_channel() && worked && !dirty) rest(hw_now());
+}
+
+void headway_job_end(void) {
+    if (!is_over()) return;
+    bool worked = false;
+    EACH_DEVICE worked |= hw_job_worked();
+    EACH_DEVICE end_job(!worked);
     job = false;
 }

@@ -8,6 +8,8 @@
 #include "protocol.h"
 #include <stdbool.h>
 
+struct hw_channel;
+
 /* Work between two of these ends and begins pieces: `closed` is told that the one before is done, unless it is
  * NULL; then the lane waits until `open` is not 0 and tells `opened` that the next one has begun, unless that is. */
 struct hw_piece {
@@ -24,6 +26,8 @@ struct hw_lane_api {
     bool (*lane_done)(void *lane); /* or broken: nothing more is to be waited for */
     bool (*may_mark)(void *lane); /* not while its work is only being recorded */
     bool (*held_back)(void); /* the program holds work back that is to be started; may be NULL */
+    bool (*is_meant)(void *lane); /* where all lanes are meant: whether this one is; NULL: each is */
+    void (*identify)(struct hw_channel *); /* says which GPU this thread's work goes to; may be NULL */
     /* Where the GPU itself can wait at the gate; else all of them NULL. */
     bool (*can_gate)(void);
     bool (*gate)(void *lane, const struct hw_piece *piece);
@@ -63,7 +67,7 @@ static inline int64_t hw_until_left(uint64_t until, uint64_t now) {
     return (int64_t)((until & ~(uint64_t)UINT8_MAX) - (now << HW_LOAN_BITS)) >> HW_LOAN_BITS;
 }
 
-extern struct hw_fast {
+struct hw_near {
     hw_pointer lane; /* its work may go while there is a lease; NULL: nobody's */
     HW_SHARED(const struct hw_daemon_page *) daemon; /* its pages stay, even a dead one's */
     hw_u32 unsaid;   /* groups that passed and are not counted in the page yet; not every one if threads race */
@@ -79,9 +83,15 @@ extern struct hw_fast {
     HW_SHARED(const hw_u32 *) opened; /* if that is not NULL: until this has reached */
     hw_u32 number;    /* this, which says that it has begun */
     hw_u32 next_cost; /* where the next one's is, probably */
-} hw_fast __attribute__((visibility("hidden")));
+    hw_int contexts;  /* of the first GPU: whether the program may have several (cuda/contexts.h) */
+} __attribute__((aligned(128))); /* two lines that are fetched together */
+/* GPUs of a program that are told apart: each has a connection, a gate and turns of its own. */
+#define HW_DEVICES 8
+extern struct hw_near hw_nears[HW_DEVICES] __attribute__((visibility("hidden")));
+#define hw_fast (hw_nears[hw_here.device])
 /* What this thread is at. If it ends there, cancelled in a call of the driver, that is put right. */
 extern _Thread_local struct hw_here {
+    uint32_t device; /* where its work goes, of HW_DEVICES */
     bool known;   /* its end will be heard of */
     bool joining; /* its work has joined a piece and is on its way */
     int inside;   /* in code of ours: a driver that calls back is not the program */
@@ -167,6 +177,8 @@ static inline void hw_turn_joined(void) {
     hw_add_release(&hw_fast.joining, -1);
 }
 
+/* This thread's work, and what it asks, is about this GPU from now on. */
+void hw_turn_device(uint32_t device);
 /* Before work: waits until it may go. */
 enum hw_pass hw_turn_pass(const struct hw_lane_api *api, void *lane, uint64_t signature);
 /* After it, if it was gated, whether it went or not. */

@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "watchdog.h"
+#include "turn.h"
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -13,8 +14,26 @@
 #define ACTIVE_MS 10
 #define STACK 65536
 
-static HW_SHARED(struct hw_channel *) guarded;
+static HW_SHARED(struct hw_channel *) guarded[HW_DEVICES];
 static bool (*books)(void);
+static hw_int runs; /* the thread, or it is being made */
+
+/* Whether nobody needs to look at this GPU's pieces for a while: there are none, or books of them were kept. */
+static bool guard(uint32_t device, const struct pollfd *p) {
+    struct hw_channel *c = hw_load_acquire(&guarded[device]);
+    struct hw_client_page *page = c ? hw_page_of(c) : NULL;
+    if (!page) return true;
+    bool over = p->revents & (POLLRDHUP | POLLHUP | POLLERR);
+    if (over || hw_gate_is_silent(c)) hw_store_full(&page->open, 1);
+    if (!hw_load(&page->gated)) return true;
+    hw_here.device = device;
+    return books();
+}
+
+static bool has_pieces(struct hw_channel *c) {
+    struct hw_client_page *page = c ? hw_page_of(c) : NULL;
+    return page && hw_load(&page->gated);
+}
 
 /* No lock is waited for here, and nothing is asked of the driver: whatever hangs there, this must not. Pages of such
  * channels stay mapped. */
@@ -22,23 +41,26 @@ static void *watch(void *unused) {
     (void)unused;
     bool kept = true;
     for (;;) {
-        struct hw_channel *c = hw_load_acquire(&guarded);
-        struct pollfd p = {.fd = hw_load(&c->fd), .events = POLLRDHUP};
-        struct hw_client_page *page = hw_page_of(c);
-        bool pieces = page && hw_load(&page->gated);
-        int found = poll(&p, 1, !pieces ? LOOK_MS : kept ? BOOKS_MS : ACTIVE_MS);
-        bool over = found > 0 && p.revents & (POLLRDHUP | POLLHUP | POLLERR);
-        if (page && (over || hw_gate_is_silent(c))) hw_store_full(&page->open, 1);
-        kept = !pieces || books();
+        struct pollfd p[HW_DEVICES];
+        bool pieces = false;
+        for (uint32_t i = 0; i < HW_DEVICES; i++) {
+            struct hw_channel *c = hw_load_acquire(&guarded[i]);
+            p[i] = (struct pollfd){.fd = c ? hw_load(&c->fd) : -1, .events = POLLRDHUP};
+            pieces |= has_pieces(c);
+        }
+        int found = poll(p, HW_DEVICES, !pieces ? LOOK_MS : kept ? BOOKS_MS : ACTIVE_MS);
+        kept = true;
+        for (uint32_t i = 0; i < HW_DEVICES; i++) kept &= guard(i, &p[i]);
         if (found) nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000}, NULL);
     }
     return NULL;
 }
 
 bool hw_watchdog_start(struct hw_channel *channel, bool (*keep_books)(void)) {
-    if (hw_load(&guarded)) return true;
+    if (hw_load(&guarded[hw_here.device])) return true;
     books = keep_books;
-    hw_store_release(&guarded, channel);
+    hw_store_release(&guarded[hw_here.device], channel);
+    if (hw_exchange_full(&runs, true)) return true;
     pthread_t thread;
     pthread_attr_t how;
     sigset_t all, old;
@@ -51,7 +73,10 @@ bool hw_watchdog_start(struct hw_channel *channel, bool (*keep_books)(void)) {
     else pthread_setname_np(thread, "headway");
     pthread_attr_destroy(&how);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return hw_load(&guarded);
+    return hw_load(&guarded[hw_here.device]);
 }
 
-void hw_watchdog_gone(void) { hw_store(&guarded, NULL); }
+void hw_watchdog_gone(void) {
+    for (uint32_t i = 0; i < HW_DEVICES; i++) hw_store(&guarded[i], NULL);
+    hw_store(&runs, false);
+}

@@ -20,7 +20,7 @@ def take_up(drive: Drive, ms: int) -> list[Event]:
         recorder = Recorder(events.append)
         drive.engine.now_ns = now_ns
         recorder.began(len(drive.engine.gpus), now_ns)
-        retell(drive.engine, recorder)
+        retell([drive.engine], recorder)
         drive.engine.attach(recorder)
 
     drive.at(ms, do)

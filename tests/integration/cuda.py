@@ -23,7 +23,7 @@ GOES_ON_S = 8.0
 HEADWAY = str(Path(sys.executable).with_name("headway"))
 SOURCES = Path(__file__).parent.parent / "programs" / "cuda"
 DRIVER = ("driver", "engine", "gpu", "green", "launch", "lookup", "stream")
-PROGRAMS = ("checks", "confined", "cudaapp", "fates")
+PROGRAMS = ("checks", "confined", "cudaapp", "fates", "gpus")
 Env = Mapping[str, object]
 GCC = ("gcc", "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror")
 

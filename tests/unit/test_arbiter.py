@@ -177,7 +177,9 @@ def test_an_unknown_message_is_an_error_of_its_sender(bench: GateBench) -> None:
 
 def test_the_token_of_another_user_counts_for_nothing() -> None:
     bench = GateBench()
-    registry = Registry(bench.engine, Daemon(Path("unused")).spec_file.spec)
+    registry = Registry(
+        lambda _: bench.engine, lambda: [bench.engine], Daemon(Path("unused")).spec_file.spec
+    )
     token = registry.launches.expect(TaskOptions(name="vip", priority=Fixed(9), uid=4711))
     channel = bench.channel("thief")
     task = registry.enrol(channel, parse_hello(build_hello("thief", token)), 0)
@@ -205,7 +207,7 @@ def test_a_failing_engine_is_replaced_and_everybody_let_go(
     def fail(group: Group, now_ns: int) -> None:
         raise KeyError("a mistake")
 
-    monkeypatch.setattr(daemon.engine, "submit", fail)
+    monkeypatch.setattr(daemon.schedulers.first.engine, "submit", fail)
     ends[0].send(build_message(Message(SUBMIT, 1)))
     daemon._turn()
     assert status_of(daemon)["channels"] == []

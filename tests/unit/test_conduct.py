@@ -19,6 +19,7 @@ from headway.engine.turns.conduct import (
     SUSPECT_NS,
     UNMANAGED,
     Conduct,
+    Record,
     Standing,
 )
 from headway.live.gate.arbiter import Arbiter, Bounds
@@ -42,8 +43,15 @@ class Court(GateBench):
             self.engine, lambda c: self.granted.append((c.name, 0)), Bounds(HOLD), self.conduct
         )
         self.expelled: list[str] = []
-        self.arbiter.expel = lambda channel: self.expelled.append(channel.name)
+        self.conduct.tell = self._stands
         self.honest = self.join("honest", HONEST)
+
+    def _stands(self, record: Record, now_ns: int) -> None:
+        self.arbiter.stands(record, now_ns)
+        if record.standing == Standing.UNMANAGED:
+            self.expelled += [
+                client.name for client in record.clients if isinstance(client, Channel)
+            ]
 
     def join(self, name: str, peer: Peer = ANOTHER, level: int = 0) -> Channel:
         """A program that comes now."""

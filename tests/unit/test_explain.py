@@ -43,30 +43,30 @@ class Stage:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         channel = Channel(len(self.daemon.channels), ours, Peer(1, 0, 0), 0)
         channel.name, channel.pages = name, Pages()
-        engine = self.daemon.engine
+        engine = self.daemon.schedulers.first.engine
         if background:
             channel.task = engine.add_background_task(name, S)
         else:
             channel.task, _ = engine.add_task(
                 name, S, policy=policy, priority=Fixed(level), reserve=reserve
             )
-        self.daemon.arbiter.add(channel)
+        self.daemon.schedulers.first.arbiter.add(channel)
         self.daemon.channels[channel.number] = channel
         self._ends.append(theirs)
         return channel
 
     def submit(self, channel: Channel, at_ms: float) -> None:
-        self.daemon.arbiter.heard(
+        self.daemon.schedulers.first.arbiter.heard(
             channel, Message(SUBMIT, channel.request.seq + 1), S + int(at_ms * MS)
         )
 
     def complete(self, channel: Channel, at_ms: float) -> None:
-        self.daemon.arbiter.heard(
+        self.daemon.schedulers.first.arbiter.heard(
             channel, Message(COMPLETE, channel.request.seq), S + int(at_ms * MS)
         )
 
     def tick(self, at_ms: float) -> None:
-        self.daemon.arbiter.tick(S + int(at_ms * MS))
+        self.daemon.schedulers.first.arbiter.tick(S + int(at_ms * MS))
 
     def lease(self, channel: Channel, *, busy: bool) -> None:
         """One ms of work, and then a lease."""
@@ -207,7 +207,9 @@ def test_behind_a_lease_that_was_taken_back(stage: Stage) -> None:
 
 
 def test_while_the_gpu_is_kept_free(stage: Stage) -> None:
-    stage.daemon.arbiter.bounds = type(stage.daemon.arbiter.bounds)(leases=False)
+    stage.daemon.schedulers.first.arbiter.bounds = type(
+        stage.daemon.schedulers.first.arbiter.bounds
+    )(leases=False)
     game, tool = stage.add("game", 9), stage.add("tool", 5)
     stage.submit(game, 0)
     stage.submit(tool, 0.5)

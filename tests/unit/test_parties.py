@@ -164,7 +164,7 @@ def test_anything_at_all_keeps_the_rules(seed: int) -> None:
         engine.dispatch(now_ns)
         if step == 300:
             recorder.began(1, now_ns)
-            retell(engine, recorder)
+            retell([engine], recorder)
             engine.attach(recorder)
     assert crowd.checker.violations == late.violations == []
     ready = [party.ready for task in tasks for party in task.parties]

@@ -43,7 +43,7 @@ class Stage:
         ours, self.reader = socket.socketpair()
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
         self.index = {self.task: 0, self.other: 0}
-        self.recordings.start(ours, self.engine, "us")
+        self.recordings.start(ours, [self.engine], "us")
 
     def group(self, task: Task) -> None:
         self.now_ns += MS
@@ -62,7 +62,7 @@ class Stage:
     def send(self) -> None:
         """Long enough later for it to be time."""
         self.now_ns += 100 * MS
-        self.recordings.send(self.engine, self.now_ns)
+        self.recordings.send([self.engine], self.now_ns)
 
     def end(self) -> list[Event]:
         """All that comes until the end."""
@@ -83,7 +83,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     made.reader.close()
     made.groups(1)
     made.send()  # and hears that nobody reads
-    made.recordings.close(made.engine)
+    made.recordings.close([made.engine])
 
 
 def test_everything_comes_while_somebody_reads(stage: Stage) -> None:
@@ -161,9 +161,9 @@ def test_there_is_an_end_to_how_many_record(stage: Stage) -> None:
         for number in range(recording.MAX_RECORDINGS):
             ours, theirs = map(stack.enter_context, socket.socketpair())
             if number < recording.MAX_RECORDINGS - 1:
-                stage.recordings.start(ours, stage.engine, number)
+                stage.recordings.start(ours, [stage.engine], number)
         with pytest.raises(TooMany, match="end one of them first"):
-            stage.recordings.start(ours, stage.engine, "one more")
+            stage.recordings.start(ours, [stage.engine], "one more")
         assert theirs.fileno() >= 0
 
 

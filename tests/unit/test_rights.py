@@ -146,7 +146,7 @@ class Shared(GateBench):
 
     def __init__(self, spec: str = USERS) -> None:
         super().__init__()
-        self.registry = Registry(self.engine, parse_spec(spec))
+        self.registry = Registry(lambda _: self.engine, lambda: [self.engine], parse_spec(spec))
         self.engine.limit = self.registry.spec.settings.limit
 
     def join(self, peer: Peer, name: str, **chosen: object) -> Channel:

@@ -50,6 +50,7 @@ class Desk(GateBench):
         self.listeners = [Peer(WINDOWS, 0, 0)]
         self.servers = Servers(
             self.engine,
+            lambda _: self.engine,
             self.loop,
             inherit or Inherit(),
             Rights(parse_spec(spec)),
@@ -475,7 +476,7 @@ def test_the_cpu_priority_of_a_server_is_given_back() -> None:
 
 def test_nothing_is_lent_to_a_server_that_is_background(desk: Desk) -> None:
     spec = parse_spec('[[task]]\nname = "client"\nreserve = { capacity = "5ms", period = "20ms" }')
-    registry = Registry(desk.engine, spec)
+    registry = Registry(lambda _: desk.engine, lambda: [desk.engine], spec)
     channels = {}
     for name, pid in (("client", CLIENT), ("stranger", SERVER)):
         channel = channels[name] = desk.channel("unused " + name, peer=Peer(pid, 0, 0))

@@ -281,6 +281,25 @@ def test_text_that_is_not_toml_is_reported_at_its_line() -> None:
     assert [line for line, _, _ in problems('[[task]]\nname = "a"\npolicy = \n')] == [3]
 
 
+def test_members_of_a_pe_pool_may_predict_by_models_of_their_own() -> None:
+    """A PE reserve asks for no prediction. An AE reserve does, and says by which model."""
+    pool = '{ policy = "%s", capacity = "2ms", period = "10ms", shared = "p" }'
+    text = """
+[[task]]
+name = "a"
+reserve = %s
+[[task]]
+name = "b"
+predict = "history"
+reserve = %s
+"""
+    spec = parse_spec(text % (pool % "pe", pool % "pe"))
+    assert [entry.predict for entry in spec.entries] == [None, "history"]
+    assert spec.entries[0].reserve == spec.entries[1].reserve
+    with pytest.raises(BadInput, match=r"found ae 2ms every 10ms by history .* expected ae 2ms"):
+        parse_spec(text % (pool % "ae", pool % "ae"))
+
+
 def test_members_of_a_pool_must_agree() -> None:
     text = "".join(
         f'[[task]]\nname = "{name}"\n'

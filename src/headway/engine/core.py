@@ -49,6 +49,7 @@ class Engine:
         self,
         *,
         gpus: int = 1,
+        device: int | None = None,
         limit: Fraction | None = None,
         longest_ns: int | None = None,
         background: ReserveSpec = DEFAULT_BACKGROUND,
@@ -58,11 +59,15 @@ class Engine:
         cost_model: str = Exact.name,
         on_failure: OnFailure | None = None,
     ) -> None:
-        """`named` are policies and cost models with settings of their own; others get defaults.
+        """`device`: there is one GPU, of this number, and tasks use no other; other engines serve
+        the other GPUs. `named` are policies and cost models with settings of their own; others get
+        defaults.
         `cost_model` predicts for tasks that name none. `on_failure` hears of a policy or a cost
         model whose code fails; without, the error is raised."""
         self.now_ns = now_ns
-        self.gpus = [Gpu(index) for index in range(gpus)]
+        self.device = device
+        numbers = range(gpus) if device is None else (device,)
+        self.gpus = [Gpu(number) for number in numbers]
         self.limit = limit
         self.longest_ns = longest_ns
         """Admission goes by analysis as well: the longest group of a task without a reserve."""
@@ -84,8 +89,8 @@ class Engine:
         self._entries = self.queue.entries
         self.any_ready: Sized = self._entries
         """Empty while no group is ready; what is in the queue is the engine's own business."""
-        self.ledger = Ledger(self.queue, self.tell, background)
-        self.ranks = Ranks(self.queue, self.ledger, self.tell)
+        self.ledger = Ledger(self.queue, self.tell, background, device or 0)
+        self.ranks = Ranks(self.queue, self.ledger, self.tell, device or 0)
         self._calls: dict[str, list[Callable[..., None]]] = {hook: [] for hook in HOOKS}
         self._on_submitted = self._calls["submitted"]
         self._on_dispatched = self._calls["dispatched"]
@@ -158,6 +163,7 @@ class Engine:
         task = Task(name, self._order, self.policy(choice.name), choice, rule, model)
         self._order += 1
         task.period_ns = period_ns
+        task.device = self.device
         self.tasks[name] = task
         self.queue.add(task.policy)
         self.ranks.add(task, pix=pix, rix=rix)
@@ -220,7 +226,8 @@ class Engine:
         if len(parties) > MOST_PARTIES or task.parties or task.waiting is not None:
             raise ValueError(f"{task.name} cannot stand with {', '.join(parties)} as well")
         self.now_ns = now_ns
-        task.parties = self._parties.join(parties)
+        place = f" (GPU {self.device})" if self.device else ""
+        task.parties = self._parties.join(tuple(party + place for party in parties))
         for party in task.parties:
             self.tell("stands_with", task, party)
 
@@ -329,7 +336,8 @@ class Engine:
         background = self.ledger.pools.get(BACKGROUND)
         counted = [r for r in used if r is not replaced and r is not background]
         # Who was there before anybody counted has a place on the first one.
-        active = [[r.spec for r in counted if (r.gpu or 0) == gpu.index] for gpu in self.gpus]
+        numbers = range(len(self.gpus))
+        active = [[r.spec for r in counted if (r.gpu or 0) == number] for number in numbers]
         home = None if replaced is None else replaced.gpu
         answer = place(spec, active, self.limit, home)
         if self.longest_ns is None or not answer.accepted:

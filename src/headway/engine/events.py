@@ -82,6 +82,8 @@ class TaskAdded(Event):
     rank: int
     holdoff_ns: int = 0
     patience_ns: int = 0
+    gpu: int | None = None
+    """The only GPU that its work goes to; None: any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -438,6 +440,7 @@ class Recorder(Observer):
             task.rank,
             policy.holdoff_ns,
             policy.patience_ns,
+            task.device,
         )
 
     def task_removed(self, task: Task, now_ns: int) -> None:

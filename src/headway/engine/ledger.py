@@ -18,8 +18,14 @@ class Ledger:
     """All reserves in use. Whoever waits on a budget enters the ready queue when it allows it."""
 
     def __init__(
-        self, queue: ReadyQueue, tell: Callable[..., None], background: ReserveSpec
+        self,
+        queue: ReadyQueue,
+        tell: Callable[..., None],
+        background: ReserveSpec,
+        device: int = 0,
     ) -> None:
+        """`device`: the GPU that the reserves are for, where each has an engine of its own."""
+        self._place = f" (GPU {device})" if device else ""
         self._queue = queue
         self._tell = tell
         self._background_spec = background
@@ -29,8 +35,10 @@ class Ledger:
         self._timer_count = 0
 
     def open(self, owner: str, spec: ReserveSpec, now_ns: int) -> Reserve:
-        """A new reserve, full: named after its pool, with a mark, or after the task it is for."""
-        reserve = Reserve(owner if spec.shared is None else POOL_MARK + spec.shared, spec, now_ns)
+        """A new reserve, full: named after its pool, with a mark, or after the task it is for.
+        Pools of one name on several GPUs are several."""
+        name = owner if spec.shared is None else f"{POOL_MARK}{spec.shared}{self._place}"
+        reserve = Reserve(name, spec, now_ns)
         if spec.shared is not None:
             self.pools[spec.shared] = reserve
         self._tell("reserve_set", reserve)

@@ -182,6 +182,8 @@ class Task:
         self.choice = choice
         """What was asked for: the policy's name, and what it is to know of this task."""
         self.rule = rule
+        self.device: int | None = None
+        """The number of the GPU that its work goes to; None: of any."""
         self.period_ns: int | None = None
         self.reserve: Reserve | None = None
         self.debt_ns = 0

@@ -15,12 +15,14 @@ Tell = Callable[..., None]
 class Ranks:
     """Keeps each task's rank up to date, and who waits for whom (inheritance.py)."""
 
-    def __init__(self, queue: ReadyQueue, ledger: Ledger, tell: Tell) -> None:
+    def __init__(self, queue: ReadyQueue, ledger: Ledger, tell: Tell, device: int = 0) -> None:
         self._queue = queue
         self._ledger = ledger
         self._tell = tell
         self._links: dict[Task, Links] = {}
-        self._numbers = 0
+        self._numbers = device << 40
+        """Of the last request. Engines of several GPUs count apart: one stream has the records of
+        all."""
 
     def add(self, task: Task, *, pix: bool, rix: bool) -> None:
         """A task is new: `pix` and `rix` say which protocols its clients' requests follow."""

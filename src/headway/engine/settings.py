@@ -143,7 +143,7 @@ def read_reserve(table: Table, predict: str | None = None) -> ReserveOptions:
         pool = table.string("shared") or None
         try:
             spec = parse_reserve(found, pool)
-            return ReserveOptions(replace(spec, predict=predict or spec.predict))
+            return ReserveOptions(_predicted_by(spec, predict or spec.predict))
         except ValueError as error:
             table.bad("reserve", shown(found), str(error).removeprefix("expected "))
             return ReserveOptions()
@@ -167,7 +167,13 @@ def read_reserve(table: Table, predict: str | None = None) -> ReserveOptions:
     inner.close()
     if before == len(table.report.problems):
         _check_capacity(inner, capacity_ns, period_ns)
-    return ReserveOptions(ReserveSpec(kind, capacity_ns, period_ns, shared, model))
+    spec = ReserveSpec(kind, capacity_ns, period_ns, shared)
+    return ReserveOptions(_predicted_by(spec, model))
+
+
+def _predicted_by(spec: ReserveSpec, model: str) -> ReserveSpec:
+    """An AE reserve goes by this cost model; a PE reserve asks for no prediction."""
+    return replace(spec, predict=model) if spec.kind == "ae" else spec
 
 
 def read_slowdown(table: Table) -> float | None:
@@ -201,4 +207,5 @@ class Pools:
 
 def describe(spec: ReserveSpec) -> str:
     """A reserve in a few words."""
-    return f"{spec.kind} {format_ns(spec.capacity_ns)} every {format_ns(spec.period_ns)}"
+    text = f"{spec.kind} {format_ns(spec.capacity_ns)} every {format_ns(spec.period_ns)}"
+    return text if spec.predict == Exact.name else f"{text} by {spec.predict}"

@@ -6,6 +6,8 @@ who is online and who waits, who asked whom. Call it between two instants, with 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from headway.engine.core import Engine
 from headway.engine.events import Found, Joined, LastUsed, Recorder, ReserveSet, TakenUp
 from headway.engine.inheritance import Request
@@ -13,15 +15,22 @@ from headway.engine.model import Group, Task
 from headway.engine.reserves import Reserve
 
 
-def retell(engine: Engine, to: Recorder, dropped: int = 0) -> None:
-    """Tell the state of the engine; `dropped` records got lost before."""
-    now_ns = engine.now_ns
+def retell(engines: Sequence[Engine], to: Recorder, dropped: int = 0) -> None:
+    """Tell the state of these engines, one for each GPU in use; `dropped` records got lost
+    before."""
+    now_ns = max(engine.now_ns for engine in engines)
+    to.say(TakenUp, now_ns, dropped)
+    for engine in engines:
+        _retell(engine, to, now_ns)
+    to.say(Found, now_ns)
+
+
+def _retell(engine: Engine, to: Recorder, now_ns: int) -> None:
     online = [group for gpu in engine.gpus for group in gpu.online]
     online.sort(key=lambda group: group.dispatched_ns)
     gone = list(dict.fromkeys(g.task for g in online if not g.task.alive))
     replaced = [task for task in gone if task.name in engine.tasks]
     tasks = [*(task for task in gone if task not in replaced), *engine.tasks.values()]
-    to.say(TakenUp, now_ns, dropped)
     for reserve in _reserves(engine, [*replaced, *tasks]):
         to.reserve_set(reserve, now_ns)
     for task in replaced:  # its name belongs to another by now: told to its end before that one
@@ -47,7 +56,6 @@ def retell(engine: Engine, to: Recorder, dropped: int = 0) -> None:
             to.focused(task, now_ns)
         if not task.alive:
             to.task_removed(task, now_ns)
-    to.say(Found, now_ns)
 
 
 def _reserves(engine: Engine, tasks: list[Task]) -> list[Reserve]:

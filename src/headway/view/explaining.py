@@ -104,7 +104,8 @@ def percent(part: float) -> str:
 
 
 def _now(facts: Facts) -> str:
-    who = f"{facts['task']} ({_level(facts)})"
+    place = f", on GPU {facts['gpu']}" if facts.get("gpu") else ""
+    who = f"{facts['task']} ({_level(facts)}{place})"
     if facts["why"] is not None:
         return f"{who} has waited {rough(facts['waiting_ns'])}: {_why(facts, facts['why'])}."
     state = {

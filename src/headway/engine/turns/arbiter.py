@@ -109,9 +109,10 @@ class Arbiter:
             self.engine.overrun(client.task, overran_ns, now_ns)
 
     def stands(self, record: Record, now_ns: int) -> None:
-        """A process has another standing."""
+        """A process has another standing. It may have clients at other arbiters, too."""
         for client in record.clients:
-            self._place(client, now_ns)
+            if client.task is not None and self.clients.get(client.task.name) is client:
+                self._place(client, now_ns)
 
     def remove(self, client: Client, now_ns: int) -> None:
         """The program is gone, wherever it was; nobody may wait for it."""

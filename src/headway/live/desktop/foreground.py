@@ -76,8 +76,7 @@ class Foreground:
     def refresh(self) -> None:
         """Who is in the foreground, as things are now."""
         tasks = [channel.task for channel in self._behind(self.owner) if channel.task is not None]
-        shown = [task for task in self._daemon.engine.tasks.values() if task.foreground]
-        if set(tasks) != set(shown):
+        if set(tasks) != set(self._daemon.schedulers.shown):
             self._daemon.show(tasks)
 
     def _behind(self, owner: Owner | None) -> list[Channel]:
@@ -107,7 +106,7 @@ class Foreground:
         watcher, owner = self.watcher, self.owner
         entry: dict[str, Any] | None = None
         if owner is not None:
-            tasks = [task.name for task in self._daemon.engine.tasks.values() if task.foreground]
+            tasks = [task.name for task in self._daemon.schedulers.shown]
             entry = {"window": owner.window, "pid": owner.pid, "by": owner.by, "tasks": tasks}
         return {
             "display": None if watcher.display is None else watcher.display.name,

@@ -93,12 +93,16 @@ class Servers:
     def __init__(
         self,
         engine: Engine,
+        engine_of: Callable[[Channel], Engine],
         loop: Loop,
         inherit: Inherit,
         rights: Rights,
         take_back: Callable[[Channel, int], None],
     ) -> None:
+        """`engine` is that of the first GPU, on which window servers draw; `engine_of` that of a
+        connection's GPU."""
         self.engine = engine
+        self._engine_of = engine_of
         self.inherit = inherit
         self._loop = loop
         self._rights = rights
@@ -282,8 +286,10 @@ class Servers:
         assert client is not None
         asking = _Asking(now_ns, server)
         for task in self._tasks_of(channel, server, pid, now_ns):
+            if task.device != client.device:
+                continue  # nobody waits there for the client's GPU
             with contextlib.suppress(ValueError):  # it would wait for itself
-                asking.requests.append(self.engine.enter(client, task, now_ns))
+                asking.requests.append(self._engine_of(channel).enter(client, task, now_ns))
         if asking.requests:
             self._asking[channel] = asking
             if server is not None:
@@ -296,7 +302,7 @@ class Servers:
         if asking is None:
             return
         for request in asking.requests:
-            self.engine.leave(request, now_ns)
+            self._engine_of(channel).leave(request, now_ns)
         if asking.server is not None:
             asking.server.asking.discard(channel)
             self._follow(asking.server)

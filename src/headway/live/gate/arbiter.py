@@ -7,9 +7,7 @@ from typing import Any
 
 from headway.engine.turns import arbiter
 from headway.engine.turns.arbiter import Bounds
-from headway.engine.turns.conduct import Record, Standing
 from headway.live.gate.channel import Channel
-from headway.live.gate.conduct import Lines
 from headway.live.wire.protocol import (
     COMPLETE,
     RELEASE,
@@ -26,20 +24,8 @@ __all__ = ["Arbiter", "Bounds"]
 class Arbiter(arbiter.Arbiter):
     """One GPU and the channels that share it."""
 
-    lines: Lines | None = None
-    """Where changes of standing are told."""
-    expel: Callable[[Any], None] | None = None
-    """Ends the connection of a process that is unmanaged from now on."""
     look_later: Callable[[Channel], None] | None = None
     """Has the launches read, between decisions, that a program measured."""
-
-    def stands(self, record: Record, now_ns: int) -> None:
-        super().stands(record, now_ns)
-        if self.lines is not None:
-            self.lines.tell(record)
-        if record.standing == Standing.UNMANAGED and self.expel is not None:
-            for channel in record.clients:
-                self.expel(channel)
 
     def look_at_jobs(self, client: Any, now_ns: int) -> None:
         super().look_at_jobs(client, now_ns)

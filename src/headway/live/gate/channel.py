@@ -66,6 +66,8 @@ class Channel(Client):
         self.socket = connection
         self.peer = peer
         self.since_ns = now_ns
+        self.device = 0
+        """The number of the GPU that its work goes to."""
         self.name = self.token = ""
         """The token: what it showed of its launch."""
         self.pidfd = -1

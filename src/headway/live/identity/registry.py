@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,14 +31,17 @@ class Registry:
 
     def __init__(
         self,
-        engine: Engine,
+        engine_of: Callable[[Channel], Engine],
+        engines: Callable[[], Collection[Engine]],
         spec: Spec,
         allow: Allow | None = None,
         inherit: Inherit | None = None,
         folder: Path | None = None,
     ) -> None:
-        """What is said of programs is kept in the folder, if there is one."""
-        self.engine = engine
+        """`engine_of` is that of the GPU a connection is for, one of `engines`. What is said of
+        programs is kept in the folder, if there is one."""
+        self._engine_of = engine_of
+        self._engines = engines
         self.launches = Launches(folder and folder / "launches")
         self._claims = Claims(folder and folder / "claims")
         self._inherit = inherit or Inherit()
@@ -56,7 +60,7 @@ class Registry:
         top of that what the program says of itself now."""
         claims = self._claims.of(channel.identity[1])
         task = self._enrol(channel, hello, claims[-1].name if claims else None, now_ns)
-        self.engine.stand_together(task, self.rights.parties_of(channel.peer), now_ns)
+        self._engine_of(channel).stand_together(task, self.rights.parties_of(channel.peer), now_ns)
         if claims:
             channel.task = task
             channel.before = _as_it_is(channel, task)
@@ -67,15 +71,17 @@ class Registry:
         options = self._options_of(channel, hello)
         name = name or (options.name if options is not None else None) or hello.name
         channel.name = name
+        engine = self._engine_of(channel)
         entry = self.spec.match(name)
         unique = f"{name}.{channel.peer.pid}"
-        while unique in self.engine.tasks:  # names are what programs say
+        # Names are what programs say.
+        while any(unique in other.tasks for other in self._engines()):
             unique = f"{unique}.{channel.number}"
         # Anybody may turn out to be a server. What is lent to Background all its members could use.
         pix, rix = self._inherit.pix, self._inherit.rix
         if entry is None and options is None and self.spec.entries:
             channel.note = "no entry of the spec matches it: Background"
-            return self.engine.add_background_task(unique, now_ns, pix=pix)
+            return engine.add_background_task(unique, now_ns, pix=pix)
         options = options or TaskOptions()
         if entry is not None:
             options = replace(
@@ -93,8 +99,8 @@ class Registry:
         policy = options.policy or DEFAULT_POLICY
         channel.chosen = options.policy is not None
         if entry is not None and entry.reserve.background and options.reserve is None:
-            return self.engine.add_background_task(unique, now_ns, policy=policy, pix=pix)
-        task, _ = self.engine.add_task(
+            return engine.add_background_task(unique, now_ns, policy=policy, pix=pix)
+        task, _ = engine.add_task(
             unique,
             now_ns,
             policy=policy,
@@ -117,7 +123,7 @@ class Registry:
             return
         options, _ = self.rights.within(channel.peer, TaskOptions(policy=TURNS_POLICY))
         if options.policy is not None:
-            self.engine.set_policy(task, options.policy, now_ns)
+            self._engine_of(channel).set_policy(task, options.policy, now_ns)
 
     # -- what programs say of themselves -----------------------------------------------------
 
@@ -146,20 +152,21 @@ class Registry:
     def _become(self, channel: Channel, options: TaskOptions, now_ns: int) -> str:
         task = channel.task
         assert task is not None
+        engine = self._engine_of(channel)
         if options is not channel.before:  # said to a daemon before, perhaps, which allowed more
             options, channel.note = self.rights.within(channel.peer, options)
         if options.policy is not None:
             channel.chosen = True
-            self.engine.set_policy(task, options.policy, now_ns)
+            engine.set_policy(task, options.policy, now_ns)
         if options.priority is not None:
-            self.engine.set_priority(task, options.priority, now_ns)
+            engine.set_priority(task, options.priority, now_ns)
         task.period_ns = options.period_ns
         task.shares = options.shares or task.shares
         self.set_goals(channel, options)
         if options.reserve is not None:
             return self.change_reserve(channel, options.reserve, channel.peer.uid, now_ns)
         if channel.before is not None and channel.before.reserve is None:
-            self.engine.set_reserve(task, None, now_ns)
+            engine.set_reserve(task, None, now_ns)
         return ""
 
     def set_goals(self, channel: Channel, options: TaskOptions) -> None:
@@ -191,7 +198,8 @@ class Registry:
         self.set_goals(channel, now)
         if options.period_ns is not None:
             task.period_ns = options.period_ns
-            self.engine.set_priority(task, task.rule, now_ns)  # rm orders by the period
+            # rm orders by the period
+            self._engine_of(channel).set_priority(task, task.rule, now_ns)
 
     def _options_of(self, channel: Channel, hello: Hello) -> TaskOptions | None:
         options = self.launches.find(hello.token, channel.identity[1])
@@ -210,7 +218,8 @@ class Registry:
         return replace(spec, predict=predict), own
 
     def _reserve(self, channel: Channel, task: Task, spec: ReserveSpec, now_ns: int) -> None:
-        ledger = self.engine.ledger
+        engine = self._engine_of(channel)
+        ledger = engine.ledger
         spec, own = self._pool_of(channel, spec)
         pool = ledger.pools.get(spec.shared or "")
         if pool is not None and pool.members:
@@ -220,17 +229,18 @@ class Registry:
                 channel.note = f"the pool {spec.shared!r} has {numbers}: it counts here too"
             spec = pool.spec
         elif own and (why := self.rights.may_reserve(channel.peer.uid, spec, ledger)):
-            self.engine.make_background(task, now_ns)
+            engine.make_background(task, now_ns)
             channel.note = f"its reserve was turned away ({why}): Background"
             return
-        answer = self.engine.set_reserve(task, spec, now_ns)
+        answer = engine.set_reserve(task, spec, now_ns)
         if not answer.accepted:
             channel.note = f"its reserve was turned away ({answer.why}): Background"
 
     def change_reserve(self, channel: Channel, spec: ReserveSpec, uid: int, now_ns: int) -> str:
         """Give a task that runs another reserve, and its pool with it, as this user wants; says
         why not."""
-        task, ledger = channel.task, self.engine.ledger
+        task, engine = channel.task, self._engine_of(channel)
+        ledger = engine.ledger
         assert task is not None
         spec, own = self._pool_of(channel, spec)
         pool = ledger.pools.get(spec.shared or "")
@@ -238,11 +248,11 @@ class Registry:
             return why
         if pool is not None and pool.members and pool.spec != spec:
             if own:
-                answer = self.engine.change_pool(spec.shared or "", spec, now_ns)
+                answer = engine.change_pool(spec.shared or "", spec, now_ns)
                 if not answer.accepted:
                     return answer.why
             spec = pool.spec
-        answer = self.engine.set_reserve(task, spec, now_ns)
+        answer = engine.set_reserve(task, spec, now_ns)
         if answer.accepted:
             channel.note = ""
         return answer.why
@@ -250,8 +260,9 @@ class Registry:
     def replace(self, spec: Spec) -> None:
         """A new spec counts for new channels."""
         self.spec = spec
-        self.engine.limit = spec.settings.limit
-        self.engine.longest_ns = spec.settings.longest_ns
+        for engine in self._engines():
+            engine.limit = spec.settings.limit
+            engine.longest_ns = spec.settings.longest_ns
         self.rights.follow(spec)
 
 

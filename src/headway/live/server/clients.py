@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from headway.engine.turns import leases
+from headway.live.devices.discovery import Found
 from headway.live.gate.channel import Channel, Peer
 from headway.live.server.loop import describe_failure, log
 from headway.live.server.newcomers import Newcomers
@@ -115,11 +116,11 @@ class Clients:
         try:
             if message.type in (ENTER, LEAVE):
                 daemon.servers.heard(channel, message, now_ns)
-                daemon.arbiter.decide(now_ns)
+                daemon.schedulers.decide(now_ns)
             else:
                 if message.type == TURNS:
                     daemon.registry.takes_turns(channel, now_ns)
-                daemon.arbiter.heard(channel, message, now_ns)
+                daemon.schedulers.of(channel).arbiter.heard(channel, message, now_ns)
         except ProtocolError:
             raise
         except Exception as error:
@@ -133,12 +134,14 @@ class Clients:
             raise ProtocolError("its process is unmanaged for now")
         pages = channel.pages = Pages(channel.peer.pid)
         pages.heart.value = now_ns
-        pages.set_slice(daemon.arbiter.profile.slice_ns)
+        scheduler = daemon.schedulers.place(Found(hello.model, hello.uuid, hello.pci))
+        channel.device = scheduler.device.index
+        pages.set_slice(scheduler.arbiter.profile.slice_ns)
         self._hearts[channel] = pages.heart
         channel.task = daemon.registry.enrol(channel, hello, now_ns)
-        daemon.arbiter.add(channel)
+        scheduler.arbiter.add(channel)
         daemon.servers.arrived(channel)
-        daemon.windows.arrived(channel)  # before it can ask for anything
+        scheduler.windows.arrived(channel)  # before it can ask for anything
         daemon.directory.arrived(channel)
         daemon.pages.arrived(channel)
         welcome = [build_welcome(channel.number)]
@@ -176,10 +179,11 @@ class Clients:
         self._beats = beats = beats + 1
         for heart in self._hearts.values():
             heart.value = now_ns
-        for holder in list(daemon.arbiter.online.clients):
-            leases.report_passed(daemon.engine, holder, now_ns)
-            if isinstance(holder, Channel):
-                self._lively[holder] = beats
+        for scheduler in daemon.schedulers:
+            for holder in list(scheduler.arbiter.online.clients):
+                leases.report_passed(scheduler.engine, holder, now_ns)
+                if isinstance(holder, Channel):
+                    self._lively[holder] = beats
         rounds = len(self._lively) // SAMPLES_A_BEAT + 1
         for channel, heard in list(self._lively.items()):
             if (channel.number + beats) % rounds == 0:
@@ -204,15 +208,15 @@ class Clients:
         with contextlib.suppress(OSError):
             channel.socket.shutdown(socket.SHUT_RDWR)
         daemon.loop.close_later(channel.close)
-        now_ns = time.monotonic_ns()
+        now_ns, scheduler = time.monotonic_ns(), daemon.schedulers.of(channel)
         if channel.task is not None and channel.port is not None:
             sample(daemon, channel, now_ns)
-            daemon.accounts.ended(channel, daemon.stats.tasks.get(channel.task), now_ns)
+            daemon.accounts.ended(channel, scheduler.stats.tasks.get(channel.task), now_ns)
         try:
-            daemon.arbiter.remove(channel, now_ns)
+            scheduler.arbiter.remove(channel, now_ns)
             daemon.servers.gone(channel, now_ns)
         except Exception as error:
             daemon.doubt(error)
-        daemon.windows.gone(channel)
+        scheduler.windows.gone(channel)
         daemon.directory.gone(channel)
         daemon.pages.gone(channel)

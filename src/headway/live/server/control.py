@@ -83,14 +83,14 @@ class Control:
     def _claim(self, peer: Peer, change: Callable[[list[Channel], int], str]) -> Result:
         daemon, now_ns = self._daemon, time.monotonic_ns()
         own = [c for c in daemon.directory.of_process(peer.pid) if c.task is not None]
-        daemon.arbiter.settle(now_ns)
+        daemon.schedulers.settle(now_ns)
         try:
             problems = change(own, now_ns)
             for channel in own:
-                daemon.arbiter.take_back(channel, now_ns)
+                daemon.schedulers.of(channel).arbiter.take_back(channel, now_ns)
             daemon.servers.changed(own)
         finally:
-            daemon.arbiter.pump(now_ns)
+            daemon.schedulers.pump(now_ns)
         if problems:
             raise Refusal(problems)
         return {}
@@ -110,7 +110,8 @@ class Control:
         daemon, now_ns = self._daemon, time.monotonic_ns()
         token = requests.text(request, "token") or ""
         own = [c for c in daemon.directory.with_token(token) if c.peer.uid == caller.peer.uid]
-        tasks = [(c, daemon.stats.tasks[c.task]) for c in own if c.task in daemon.stats.tasks]
+        served = [(c, daemon.schedulers.of(c).stats.tasks) for c in own]
+        tasks = [(c, known[c.task]) for c, known in served if c.task in known]
         for channel in own:
             sample(daemon, channel, now_ns)
         account = daemon.accounts.of(token, tasks, now_ns)
@@ -167,10 +168,10 @@ class Control:
             raise Refusal("only the user of the daemon may record what it does")
         if caller.records:
             raise Refusal("what happens is recorded to this connection already")
-        daemon.arbiter.pump(time.monotonic_ns())
+        daemon.schedulers.pump(time.monotonic_ns())
         reader = caller.socket.dup()
         try:
-            daemon.recordings.start(reader, daemon.engine, caller)
+            daemon.recordings.start(reader, daemon.schedulers.engines, caller)
         except Exception:
             reader.close()
             raise
@@ -214,23 +215,24 @@ class Control:
 
     def _set(self, channels: list[Channel], options: TaskOptions, peer: Peer) -> None:
         daemon, now_ns = self._daemon, time.monotonic_ns()
-        daemon.arbiter.settle(now_ns)
+        daemon.schedulers.settle(now_ns)
         try:
             for channel in channels:
                 assert channel.task is not None
+                scheduler = daemon.schedulers.of(channel)
                 if options.reserve is not None:  # first: it is what may be turned away
                     why = daemon.registry.change_reserve(channel, options.reserve, peer.uid, now_ns)
                     if why:
                         raise Refusal(why)
                 if options.policy is not None:
-                    daemon.engine.set_policy(channel.task, options.policy, now_ns)
+                    scheduler.engine.set_policy(channel.task, options.policy, now_ns)
                 if options.priority is not None:
-                    daemon.engine.set_priority(channel.task, options.priority, now_ns)
+                    scheduler.engine.set_priority(channel.task, options.priority, now_ns)
                 daemon.registry.change_goals(channel, options, now_ns)
-                daemon.arbiter.take_back(channel, now_ns)
+                scheduler.arbiter.take_back(channel, now_ns)
         finally:
             daemon.servers.changed(channels)
-            daemon.arbiter.decide(now_ns)
+            daemon.schedulers.decide(now_ns)
 
 
 def _finish(steps: Answering) -> Answering:

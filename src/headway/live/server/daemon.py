@@ -16,28 +16,22 @@ from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 
-from headway.engine.choice import DEFAULT_POLICY
-from headway.engine.core import Engine
-from headway.engine.cost_models.recent import Recent
 from headway.engine.events import Observer
 from headway.engine.locks.system import LockSystem
 from headway.engine.model import Task
 from headway.engine.reading import BadInput
-from headway.engine.registry import ExtensionError
-from headway.engine.settings import DEFAULT_HOLDOFF_NS, with_holdoff
+from headway.engine.settings import DEFAULT_HOLDOFF_NS
 from headway.engine.turns.conduct import Conduct
-from headway.engine.turns.windows import DEFAULT_SPLIT_NS, Windows
+from headway.engine.turns.windows import DEFAULT_SPLIT_NS
 from headway.live.desktop.foreground import Foreground
 from headway.live.desktop.servers import Inherit, Servers
-from headway.live.devices.calibrations import calibrated
 from headway.live.devices.inventory import Inventory
 from headway.live.devices.lock_server import LockServer
 from headway.live.devices.mps import MEANING, Mps
 from headway.live.devices.share_pages import SharePages
 from headway.live.devices.share_server import DEFAULT_CONTROLLER, ShareServer
-from headway.live.gate.arbiter import Arbiter, Bounds
+from headway.live.gate.arbiter import Bounds
 from headway.live.gate.channel import Channel
-from headway.live.gate.conduct import Lines
 from headway.live.identity.options import Address
 from headway.live.identity.registry import Registry
 from headway.live.identity.rights import Allow
@@ -49,13 +43,13 @@ from headway.live.server.ends import Ends
 from headway.live.server.errands import Errands
 from headway.live.server.listener import Listener
 from headway.live.server.loop import Loop, describe_failure, log
+from headway.live.server.schedulers import Schedulers, Setting
 from headway.live.server.scout import Scout
 from headway.live.server.specfile import SpecFile
 from headway.live.server.startup import DaemonError
 from headway.live.watch.accounts import Accounts
 from headway.live.watch.accuracy import Accuracy
 from headway.live.watch.recording import Recordings
-from headway.live.watch.stats import Stats
 from headway.live.wire import paths
 from headway.live.wire.fence import fence
 
@@ -106,23 +100,16 @@ class Daemon:
         """The CPU that plays the GPU for every program that is launched; None: a real one."""
         self.mps = Mps(folder) if mps else None
         self._metrics = metrics
-        self._holdoff_ns = holdoff_ns
         self.bounds = bounds or Bounds()
-        self.windows = Windows(split_ns, self.bounds.window_ns)
-        self.stats = Stats()
         self.pages = SharePages(self._record)
         self.accounts = Accounts()
         self.accuracy = Accuracy()
-        self._observers = (self.stats, self.windows, self.accuracy, self.pages, *observers)
         try:
             self.spec_file = SpecFile(spec_file, may_be_missing=is_spec_optional)
         except BadInput:
             raise
         except (ValueError, RecursionError) as error:
             raise DaemonError(str(error)) from None
-        self.failed_policies: dict[str, str] = {}
-        self.failed_cost_models: dict[str, str] = {}
-        """Policies whose code failed, and how."""
         self.recordings = Recordings()
         self.channels: dict[int, Channel] = {}
         self.directory = Directory()
@@ -131,28 +118,45 @@ class Daemon:
         """Programs that come."""
         self.errands = Errands(ERRANDS_PART, ERRANDS_BURST_NS, ERRANDS_SLICE_NS)
         """What people ask for."""
-        self.engine = self._new_engine()
         self.conduct = Conduct(self.bounds.hold_ns, sends_away=True)
-        self._lines = Lines()
-        self.arbiter = self._new_arbiter()
+        own = (self.accuracy, self.pages, *observers)
+        setting = Setting(
+            self.spec_file,
+            self.bounds,
+            split_ns,
+            holdoff_ns,
+            software_gpu is not None,
+            lambda: (*own, *self.recordings.observers()),
+            self.clients.grant,
+            self.clients.expel,
+            self._look_at_launches,
+        )
+        schedulers = self.schedulers = Schedulers(setting, self.inventory, self.conduct)
         inherit = inherit or Inherit()
-        self.registry = Registry(self.engine, self.spec_file.spec, allow, inherit, folder)
+        self.registry = Registry(
+            lambda channel: schedulers.of(channel).engine,
+            lambda: schedulers.engines,
+            self.spec_file.spec,
+            allow,
+            inherit,
+            folder,
+        )
         self.loop = Loop()
         self.ends = Ends(self.loop)
         self.scout = Scout(self.loop)
         self.servers = Servers(
-            self.engine,
+            schedulers.first.engine,
+            lambda channel: schedulers.of(channel).engine,
             self.loop,
             inherit,
             self.registry.rights,
-            lambda channel, now_ns: self.arbiter.take_back(channel, now_ns),
+            lambda channel, now_ns: schedulers.of(channel).arbiter.take_back(channel, now_ns),
         )
         self.control = Control(self)
         tell = self.control.callers.tell
         self.locks = None if locks is None else LockServer(locks, tell, self.ends.watch)
         self.shares = ShareServer(controller, tell, self._record, self.pages)
         self.foreground = Foreground(self, display)
-        self._policies_fail = False
         self.refused = 0
         self.restarts = 0
         """How often the engine was in doubt and replaced."""
@@ -174,29 +178,6 @@ class Daemon:
         """Processes that `headway run` turned into programs, as pidfds."""
         self._alive: Callable[[], None] | None = None
 
-    def _new_engine(self) -> Engine:
-        spec = self.spec_file.spec
-        return Engine(
-            limit=spec.settings.limit,
-            longest_ns=spec.settings.longest_ns,
-            background=spec.settings.background,
-            named=[
-                *calibrated(software=self.software_gpu is not None),
-                *with_holdoff(spec.settings, self._holdoff_ns),
-            ],
-            observers=(*self._observers, *self.recordings.observers()),
-            now_ns=time.monotonic_ns(),
-            cost_model=Recent.name,
-            on_failure=self._extension_failed,
-        )
-
-    def _new_arbiter(self) -> Arbiter:
-        profile = self.inventory.devices[0].profile
-        made = Arbiter(self.engine, self.clients.grant, self.bounds, self.conduct, profile)
-        made.lines, made.expel = self._lines, self.clients.expel
-        made.look_later = self._look_at_launches
-        return made
-
     def _look_at_launches(self, channel: Channel) -> None:
         """A cost model's work is an errand: what a program says must not keep others waiting."""
         if channel not in self._measured:
@@ -208,29 +189,9 @@ class Daemon:
         if launch is None or channel.task is None:
             self._measured.discard(channel)
             return False
-        self.engine.measured(channel.task, launch, time.monotonic_ns())
+        engine = self.schedulers.of(channel).engine
+        engine.measured(channel.task, launch, time.monotonic_ns())
         return True
-
-    def _extension_failed(self, failure: ExtensionError) -> None:
-        """Log a failure once. Tasks of a policy get another policy as soon as the engine is done
-        with what it does now; those of a cost model have another one already."""
-        failed = self.failed_policies if failure.what == "policy" else self.failed_cost_models
-        if failure.name not in failed:
-            instead = DEFAULT_POLICY if failure.what == "policy" else Recent.name
-            log(f"{failure}; its tasks go on with {instead}")
-            failed[failure.name] = str(failure)
-        if failure.what == "policy":
-            self._policies_fail = True
-
-    def _replace_policies(self, now_ns: int) -> None:
-        self._policies_fail = False
-        for channel in self.channels.values():
-            task = channel.task
-            if task is not None and task.policy.name in self.failed_policies:
-                channel.note = self.failed_policies[task.policy.name]
-                self.engine.set_policy(task, DEFAULT_POLICY, now_ns)
-                self.arbiter.take_back(channel, now_ns)
-        self.arbiter.pump(now_ns)
 
     # -- life --------------------------------------------------------------------------------
 
@@ -276,7 +237,7 @@ class Daemon:
                 self.scout.close()
                 self.servers.close()
                 callers.close()
-                self.recordings.close(self.engine)
+                self.recordings.close(self.schedulers.engines)
                 self.ends.close()
                 for fd in list(self._launched):
                     self._launch_over(fd)
@@ -363,7 +324,7 @@ class Daemon:
         try:
             due_ns = self._arbiter_due_ns  # what is due since then is so for the next turn
             if self.servers.tick(now_ns) or (due_ns is not None and due_ns <= now_ns):
-                self.arbiter.tick(now_ns)
+                self.schedulers.tick(now_ns)
             self.servers.refresh(now_ns)
         except Exception as error:
             self.doubt(error)
@@ -371,16 +332,17 @@ class Daemon:
             self.loop.guarded(partial(watcher.tick, now_ns), watcher.failed)
         if self.locks is not None:
             self.loop.guarded(partial(self.locks.tick, now_ns), lambda: None)
-        if self._policies_fail and not self._in_doubt:
-            self.loop.guarded(partial(self._replace_policies, now_ns), lambda: None)
+        if self.schedulers.policies_fail and not self._in_doubt:
+            channels = list(self.channels.values())
+            replace = partial(self.schedulers.replace_policies, channels, now_ns)
+            self.loop.guarded(replace, lambda: None)
         if self._in_doubt:
             self._start_over()
-        if self.windows.is_stale:
-            self.windows.tell()
+        self.schedulers.tell_windows()
         self.arrivals.run(time.monotonic_ns())
         self.errands.run(time.monotonic_ns())
         self.loop.finish()
-        self.recordings.send(self.engine, now_ns)
+        self.recordings.send(self.schedulers.engines, now_ns)
         for listener in self._listeners:
             listener.resume(now_ns)
         if self._beats and now_ns - self._beat_ns >= HEARTBEAT_NS:
@@ -396,7 +358,7 @@ class Daemon:
         end_ns = end_ns if due_ns is None else min(end_ns, due_ns)
         try:
             while now_ns < end_ns and not self.loop.is_ready():
-                if self.arbiter.poll(now_ns):
+                if self.schedulers.poll(now_ns):
                     self.clients.heard_ns = now_ns
                     return
                 now_ns = time.monotonic_ns()
@@ -407,7 +369,7 @@ class Daemon:
     def _look(self, on: bool, now_ns: int) -> None:
         """Programs that are looked at need not say everything by a message."""
         try:
-            self.arbiter.set_polling(on, now_ns)
+            self.schedulers.set_polling(on, now_ns)
         except Exception as error:
             self.doubt(error)
 
@@ -435,14 +397,14 @@ class Daemon:
             self.loop.close_later(partial(os.close, fd))
 
     def _next_due_ns(self) -> int | None:
-        self._arbiter_due_ns = self.arbiter.next_timer_ns()
+        self._arbiter_due_ns = self.schedulers.next_timer_ns()
         times = [self._arbiter_due_ns, self.servers.next_timer_ns()]
         times += [self.recordings.due_ns, self.foreground.watcher.due_ns]
         times += [listener.paused_until_ns for listener in self._listeners]
         times += [self.arrivals.due_ns(), self.errands.due_ns()]
         if self.locks is not None:
             times.append(self.locks.due_ns())
-        if self.windows.is_stale or self.servers.is_stale:
+        if self.schedulers.is_stale or self.servers.is_stale:
             times.append(0)
         if self._beats:
             times.append(self._beat_ns + HEARTBEAT_NS)
@@ -475,17 +437,13 @@ class Daemon:
         for channel in list(self.channels.values()):
             channel.task = None
             self.clients.drop(channel)
-        grants, leases = self.arbiter.grants, self.arbiter.leases
-        self.engine = self.registry.engine = self._new_engine()
-        self.conduct.start_over()
-        self.arbiter = self._new_arbiter()
-        self.arbiter.grants, self.arbiter.leases = grants, leases
-        self.servers.start_over(self.engine)
+        self.schedulers.start_over()
+        self.servers.start_over(self.schedulers.first.engine)
 
     def _record(self, hook: str, *args: object, at_ns: int) -> None:
         """Something that launched programs did, for whoever watches."""
         try:
-            self.engine.tell(hook, *args, at_ns=at_ns)
+            self.schedulers.first.engine.tell(hook, *args, at_ns=at_ns)
         except Exception as error:
             self.doubt(error)
 
@@ -495,7 +453,6 @@ class Daemon:
         """A person looks at these now."""
         now_ns = time.monotonic_ns()
         try:
-            self.engine.set_foreground(tasks, now_ns)
-            self.arbiter.pump(now_ns)
+            self.schedulers.show(tasks, now_ns)
         except Exception as error:
             self.doubt(error)

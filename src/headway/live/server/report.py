@@ -25,6 +25,7 @@ from headway.live.wire.protocol import ClientPage
 
 if TYPE_CHECKING:
     from headway.live.server.daemon import Daemon
+    from headway.live.server.schedulers import Scheduler
 
 A_STEP = 16
 """Programs that are described in one go."""
@@ -76,7 +77,8 @@ def _quiet_facts(daemon: Daemon, channel: Channel, task: Task, now_ns: int) -> _
     """All that is said of a program which has done nothing lately, to compare; None of others."""
     if task.waiting is not None or channel.account.since_ns is not None:
         return None
-    if not daemon.stats.is_quiet(task, now_ns) or daemon.engine.ranks.requests_to(task):
+    scheduler = daemon.schedulers.of(channel)
+    if not scheduler.stats.is_quiet(task, now_ns) or scheduler.engine.ranks.requests_to(task):
         return None
     reserve, pages = task.reserve, channel.pages
     assert pages is not None
@@ -111,8 +113,8 @@ def describe_daemon(daemon: Daemon, entries: list[dict[str, Any]], now_ns: int) 
         "version": __version__,
         "uptime_s": (now_ns - daemon.since_ns) / 1e9,
         "folder": str(daemon.folder),
-        "grants": daemon.arbiter.grants,
-        "leases": daemon.arbiter.leases,
+        "grants": daemon.schedulers.grants,
+        "leases": daemon.schedulers.leases,
         "refused": daemon.refused,
         "restarts": daemon.restarts,
         "demotions": daemon.conduct.demotions,
@@ -126,23 +128,27 @@ def describe_daemon(daemon: Daemon, entries: list[dict[str, Any]], now_ns: int) 
         "inherit": str(daemon.servers.inherit),
         "servers": [_describe_server(s) for s in daemon.servers.known.values()],
         "gpu": {
-            "busy": _busy(daemon, now_ns),
-            "queue": len(daemon.engine.any_ready),
+            "busy": max(_busy(scheduler, now_ns) for scheduler in daemon.schedulers),
+            "queue": sum(len(engine.any_ready) for engine in daemon.schedulers.engines),
             "policy_counts": dict(Counter(entry["policy"] for entry in entries)),
         },
-        "gpus": [_describe_gpu(device) for device in daemon.inventory.devices],
+        "gpus": [_describe_gpu(daemon, device, now_ns) for device in daemon.inventory.devices],
         "channels": entries,
     }
 
 
-def _describe_gpu(device: Device) -> dict[str, Any]:
-    found = device.found
+def _describe_gpu(daemon: Daemon, device: Device, now_ns: int) -> dict[str, Any]:
+    """One GPU; nothing was ever served on a GPU without a scheduler."""
+    found, scheduler = device.found, daemon.schedulers.at(device)
     return {
         "gpu": device.index,
         "model": found.model,
         "uuid": found.uuid,
         "pci": found.pci,
         "profile": device.profile.name,
+        "busy": 0.0 if scheduler is None else _busy(scheduler, now_ns),
+        "queue": 0 if scheduler is None else len(scheduler.engine.any_ready),
+        "tasks": 0 if scheduler is None else len(scheduler.engine.tasks),
     }
 
 
@@ -155,10 +161,10 @@ def _describe_server(server: WindowServer) -> dict[str, Any]:
     }
 
 
-def _busy(daemon: Daemon, now_ns: int) -> float:
-    head = daemon.engine.gpus[0].executing
+def _busy(scheduler: Scheduler, now_ns: int) -> float:
+    head = scheduler.engine.gpus[0].executing
     is_work = head is not None and not head.leased
-    return daemon.stats.busy(now_ns, now_ns - head.dispatched_ns if head and is_work else 0)
+    return scheduler.stats.busy(now_ns, now_ns - head.dispatched_ns if head and is_work else 0)
 
 
 def sample(daemon: Daemon, channel: Channel, now_ns: int) -> ClientPage | None:
@@ -166,13 +172,14 @@ def sample(daemon: Daemon, channel: Channel, now_ns: int) -> ClientPage | None:
     task, pages = channel.task, channel.pages
     if task is None or pages is None:
         return None
-    daemon.arbiter.look_at_jobs(channel, now_ns)
+    scheduler = daemon.schedulers.of(channel)
+    scheduler.arbiter.look_at_jobs(channel, now_ns)
     page = pages.report
     used_ns = 0
     if channel.leased:  # no more than is possible, whatever the page says
-        used_ns = daemon.arbiter.online.used_ns(channel, now_ns)
+        used_ns = scheduler.arbiter.online.used_ns(channel, now_ns)
         used_ns = min(used_ns, now_ns - channel.lease.since_ns)
-    daemon.stats.sampled(task, page.frames, used_ns, now_ns)
+    scheduler.stats.sampled(task, page.frames, used_ns, now_ns)
     return page
 
 
@@ -185,18 +192,20 @@ def running_ns(channel: Client, now_ns: int) -> int:
 
 def describe_channel(daemon: Daemon, channel: Channel, now_ns: int) -> dict[str, Any]:
     """One program; it must have a task."""
-    task, stats = channel.task, daemon.stats
+    task, scheduler = channel.task, daemon.schedulers.of(channel)
+    stats = scheduler.stats
     assert task is not None
     page = sample(daemon, channel, now_ns)
     assert page is not None
     reserve = task.reserve
     entry, waits, waiting = stats.tasks[task], stats.waits(task), task.waiting
-    requests = daemon.engine.ranks.requests_to(task)
+    requests = scheduler.engine.ranks.requests_to(task)
     p50_ns, p99_ns = entry.responses.at(0.5, 0.99)
     return {
         "task": task.name,
         "name": channel.name,
         "channel": channel.number,
+        "gpu": channel.device,
         "pid": channel.peer.pid,
         "uid": channel.peer.uid,
         "policy": task.choice.text,
@@ -233,7 +242,7 @@ def describe_channel(daemon: Daemon, channel: Channel, now_ns: int) -> dict[str,
         "frames_seen": entry.frames,
         "misses": entry.misses,
         "job_deadline_ns": channel.deadline_ns,
-        "job_slowdown": daemon.arbiter.goal_of(channel),
+        "job_slowdown": scheduler.arbiter.goal_of(channel),
         "job_p50_ns": p50_ns if entry.responses.count else None,
         "job_p99_ns": p99_ns if entry.responses.count else None,
         "slowdown": entry.slowdowns.value,

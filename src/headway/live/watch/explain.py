@@ -47,11 +47,12 @@ def explaining(
     for channel in channels:
         rivals = yield from _rivals(daemon, channel)
         now_ns = clock()
-        for holder in daemon.arbiter.online.clients:
+        scheduler = daemon.schedulers.of(channel)
+        for holder in scheduler.arbiter.online.clients:
             if holder.leased and isinstance(holder, Channel):  # what it used of its lease so far
                 sample(daemon, holder, now_ns)
         if channel.task is not None:
-            daemon.stats.update(now_ns, [channel.task])
+            scheduler.stats.update(now_ns, [channel.task])
             found.append({**_Case(daemon, channel, now_ns).facts(), **rivals})
     return found
 
@@ -60,7 +61,7 @@ def _rivals(daemon: Daemon, channel: Channel) -> Generator[None, None, Facts]:
     """Whom it would wait for: those who are more important, and those who are as important."""
     above: list[Task] = []
     equal = 0
-    others = iter(list(daemon.arbiter.clients.values()))
+    others = iter(list(daemon.schedulers.of(channel).arbiter.clients.values()))
     while some := list(islice(others, A_STEP)):
         task = channel.task
         if task is not None:
@@ -83,9 +84,10 @@ class _Case:
         assert channel.task is not None
         self.daemon, self.channel, self.now_ns = daemon, channel, now_ns
         self.task: Task = channel.task
-        self.stats = daemon.stats
-        self.gpu = daemon.engine.gpus[0]
-        self.by_name = daemon.arbiter.clients
+        scheduler = daemon.schedulers.of(channel)
+        self.stats, self.engine = scheduler.stats, scheduler.engine
+        self.gpu = scheduler.engine.gpus[0]
+        self.by_name = scheduler.arbiter.clients
 
     def facts(self) -> dict[str, Any]:
         task, now_ns, waits = self.task, self.now_ns, self.stats.waits(self.task)
@@ -93,6 +95,7 @@ class _Case:
         causes = self.stats.causes(task)
         return {
             "task": task.name,
+            "gpu": self.channel.device,
             "policy": task.choice.text,
             "base": level_of(task.base_rank),
             "effective": task.priority,
@@ -142,10 +145,10 @@ class _Case:
         task, now_ns = self.task, self.now_ns
         if not task.in_ready_queue:
             return {"kind": "budget", "ahead": 0, "in_ns": self._ready_in_ns(waiting)}
-        ahead = self.daemon.engine.queue.place(waiting)
+        ahead = self.engine.queue.place(waiting)
         head = self.gpu.executing
         if head is None:
-            last, until_ns = self.gpu.last_task, self.daemon.engine.holdoffs.until_ns.get(self.gpu)
+            last, until_ns = self.gpu.last_task, self.engine.holdoffs.until_ns.get(self.gpu)
             name = "" if last is None or until_ns is None else last.name
             kind = "holdoff" if name else "policy"
             if not name:

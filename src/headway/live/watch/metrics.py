@@ -65,6 +65,11 @@ def _once(value: Callable[[Facts], float], **labels: str) -> Callable[[Facts], V
     return lambda status: iter([("", labels, value(status))])
 
 
+def _gpus(key: str) -> Callable[[Facts], Values]:
+    """Of each GPU."""
+    return lambda status: (("", {"gpu": str(g["gpu"])}, g[key]) for g in status["gpus"])
+
+
 def _version(status: Facts) -> Values:
     yield "", {"version": status["version"]}, 1
 
@@ -72,7 +77,8 @@ def _version(status: Facts) -> Values:
 def _task(entry: Facts) -> dict[str, str]:
     """A program's name and process apart, so that a query can follow the name from one process to
     the next; `channel` tells those of one process apart."""
-    return {"task": entry["name"], "pid": str(entry["pid"]), "channel": str(entry["channel"])}
+    numbers = {key: str(entry[key]) for key in ("pid", "channel", "gpu")}
+    return {"task": entry["name"], **numbers}
 
 
 def _tasks(value: Callable[[Facts], float]) -> Callable[[Facts], Values]:
@@ -140,12 +146,12 @@ METRICS = (
         _once(lambda s: len(s["away"])),
     ),
     Declared(
-        "headway_gpu_busy_ratio", "gauge", "Part of the last second or two the GPU was in use.",
-        _once(lambda s: s["gpu"]["busy"]),
+        "headway_gpu_busy_ratio", "gauge", "Part of the last second or two each GPU was in use.",
+        _gpus("busy"),
     ),
     Declared(
-        "headway_queue_groups", "gauge", "Groups that are ready and wait for the GPU.",
-        _once(lambda s: s["gpu"]["queue"]),
+        "headway_queue_groups", "gauge", "Groups that are ready and wait for each GPU.",
+        _gpus("queue"),
     ),
     Declared(
         "headway_served_tasks", "gauge", "Tasks that are served.", _once(lambda s: s["served"]),

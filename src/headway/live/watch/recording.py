@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from headway.engine.core import Engine
 from headway.engine.events import Began, Ended, Event, Found, Recorder, TakenUp
@@ -47,7 +47,7 @@ class TooMany(ValueError):
 class Recording(Recorder):
     """One stream of records to one reader."""
 
-    def __init__(self, reader: socket.socket, engine: Engine) -> None:
+    def __init__(self, reader: socket.socket, engines: Sequence[Engine]) -> None:
         self._socket = reader
         self._queue = bytearray()
         self._dropped = 0
@@ -60,9 +60,10 @@ class Recording(Recorder):
         with contextlib.suppress(OSError):
             reader.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
         self._append(header())
-        self.began(len(engine.gpus), engine.now_ns)
-        retell(engine, self)
-        engine.attach(self)
+        self.began(sum(len(e.gpus) for e in engines), max(e.now_ns for e in engines))
+        retell(engines, self)
+        for engine in engines:
+            engine.attach(self)
 
     def began(self, gpus: int, now_ns: int) -> None:
         """A second time: the engine was in doubt and there is a new one, which is empty."""
@@ -93,7 +94,7 @@ class Recording(Recorder):
             return None
         return self._sent_ns + (SEND_NS if self.ends_ns is None else LAST_NS)
 
-    def send(self, engine: Engine, now_ns: int) -> None:
+    def send(self, engines: Sequence[Engine], now_ns: int) -> None:
         """Send what the reader takes, if it is time to."""
         due_ns = self.due_ns
         if due_ns is None or (len(self._queue) < SEND_SOON and now_ns < due_ns):
@@ -103,8 +104,9 @@ class Recording(Recorder):
         if self._dropped and not self._queue and not self.over:
             dropped, self._dropped = self._dropped, 0
             if self.ends_ns is None:
-                engine.advance(now_ns)
-                retell(engine, self, dropped)
+                for engine in engines:
+                    engine.advance(now_ns)
+                retell(engines, self, dropped)
             else:
                 self._append(pack(NUMBERS[TakenUp], (now_ns, dropped)))
                 self._append(pack(NUMBERS[Ended], (now_ns, True)))
@@ -136,11 +138,11 @@ class Recordings:
     def __init__(self) -> None:
         self._by_reader: dict[object, Recording] = {}
 
-    def start(self, reader: socket.socket, engine: Engine, key: object) -> None:
+    def start(self, reader: socket.socket, engines: Sequence[Engine], key: object) -> None:
         """Record to this socket, which is ours from now on; `key` names it to `end`."""
         if len(self._by_reader) >= MAX_RECORDINGS:
             raise TooMany(f"{MAX_RECORDINGS} recordings are under way; end one of them first")
-        self._by_reader[key] = Recording(reader, engine)
+        self._by_reader[key] = Recording(reader, engines)
 
     def observers(self) -> tuple[Recording, ...]:
         return tuple(self._by_reader.values())
@@ -158,24 +160,25 @@ class Recordings:
         times = [recording.due_ns for recording in self._by_reader.values()]
         return min((t for t in times if t is not None), default=None)
 
-    def send(self, engine: Engine, now_ns: int) -> None:
+    def send(self, engines: Sequence[Engine], now_ns: int) -> None:
         """Called with every turn of the loop."""
         for key, recording in list(self._by_reader.items()):
             try:
-                recording.send(engine, now_ns)
+                recording.send(engines, now_ns)
             except Exception as error:  # it must not cost more than itself
                 log(describe_failure(error))
                 recording.over = True
             if recording.over:
-                engine.detach(recording)
+                for engine in engines:
+                    engine.detach(recording)
                 recording.close()
                 del self._by_reader[key]
 
-    def close(self, engine: Engine) -> None:
+    def close(self, engines: Sequence[Engine]) -> None:
         """The daemon stops: nobody waits for a decision any more, but not for ever for a reader."""
         now_ns = time.monotonic_ns()
         for recording in self._by_reader.values():
             recording.end(now_ns, STOP_NS)
         while self._by_reader:
-            self.send(engine, time.monotonic_ns())
+            self.send(engines, time.monotonic_ns())
             time.sleep(LAST_NS / 1e9)

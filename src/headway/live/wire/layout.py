@@ -22,6 +22,8 @@ MAGIC: Final = 0x59574448
 PAGE: Final = 8192
 NAME: Final = 64
 TOKEN: Final = 64
+UUID: Final = 48
+PCI: Final = 16
 METHODS: Final = 32
 LANES: Final = 64
 JOBS: Final = 32
@@ -34,6 +36,8 @@ CONSTANTS: Final = {
     "PAGE": (PAGE, "bytes of a page"),
     "NAME": (NAME, "bytes of a program's name"),
     "TOKEN": (TOKEN, "bytes of a launch's token"),
+    "UUID": (UUID, "bytes of a GPU's identifier"),
+    "PCI": (PCI, "bytes of a GPU's place on the bus"),
     "MATRIX": (METHODS, "methods of a group that are counted"),
     "LANES": (LANES, "streams of a program that are told apart"),
     "JOBS": (JOBS, "jobs of which a program keeps records"),
@@ -121,6 +125,10 @@ HELLO: Final = Record(
         Field("version", U32),
         Field("name", TEXT, "of the program", NAME),
         Field("token", TEXT, "of its launch, for which the daemon keeps what was wanted", TOKEN),
+        # of the GPU that its work goes to, as far as it can say
+        Field("model", TEXT, "its name, as the driver has it", NAME),
+        Field("uuid", TEXT, 'its identifier, as "GPU-0a1b…"', UUID),
+        Field("pci", TEXT, 'its place on the bus, as "0000:19:00.0"', PCI),
     ),
 )
 

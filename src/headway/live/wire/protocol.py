@@ -18,6 +18,9 @@ from headway.live.wire.layout import (
     LANES,
     MAGIC,
     MESSAGE,
+    NAME,
+    TOKEN,
+    UUID,
     VERSION,
     WELCOME,
     Server,
@@ -55,6 +58,10 @@ class Hello:
 
     name: str
     token: str
+    model: str = ""
+    uuid: str = ""
+    pci: str = ""
+    """Of the GPU that its work goes to, as far as it can say."""
 
 
 class Message(NamedTuple):
@@ -83,14 +90,15 @@ def _text(raw: bytes) -> str:
 def parse_hello(data: bytes) -> Hello:
     if len(data) != HELLO.size:
         raise ProtocolError(f"a hello of {len(data)} bytes instead of {HELLO.size}")
-    magic, version, name, token = HELLO.unpack(data)
+    magic, version, name, token, *gpu = HELLO.unpack(data)
     if magic != MAGIC or version != VERSION:
         raise ProtocolError(f"a hello of version {version:x} instead of {VERSION:x}")
-    return Hello(_text(name) or "unnamed", _text(token))
+    return Hello(_text(name) or "unnamed", _text(token), *map(_text, gpu))
 
 
-def build_hello(name: str, token: str = "") -> bytes:
-    return HELLO.pack(MAGIC, VERSION, name.encode()[:63], token.encode()[:63])
+def build_hello(name: str, token: str = "", uuid: str = "") -> bytes:
+    texts = (name.encode()[: NAME - 1], token.encode()[: TOKEN - 1], b"", uuid.encode()[: UUID - 1])
+    return HELLO.pack(MAGIC, VERSION, *texts, b"")
 
 
 def build_welcome(channel: int) -> bytes:

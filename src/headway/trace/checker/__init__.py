@@ -193,6 +193,9 @@ class Checker:
             self._report(event.ns, "sequence", f"there is a task called {event.task} already")
         task = self._books.add_task(event.task, event.policy, event.rank)
         task.holdoff_ns, task.patience_ns = event.holdoff_ns, event.patience_ns
+        task.gpu = event.gpu
+        if event.gpu is not None:
+            self._books.gpu(event.gpu)
 
     def _began(self, event: Began) -> None:
         self._gpus = event.gpus
@@ -310,6 +313,12 @@ class Checker:
             del self._books.waiting[task]
             self._ordering.dispatched(group, gpu, event.ns)
             self._budgets.dispatched(group, event.ns)
+        if not task.uses(gpu):
+            self._report(
+                event.ns,
+                "sequence",
+                f"{group} went online on GPU {gpu.index}, but its task uses GPU {task.gpu}",
+            )
         group.dispatched_ns = event.ns
         group.corun = bool(gpu.online) and task.policy == "overlap"
         gpu.last = task

@@ -50,6 +50,8 @@ class TaskBook:
     rank: int
     base_rank: int
     gone: bool = False
+    gpu: int | None = None
+    """The only GPU that its work goes to."""
     holdoff_ns: int = 0
     patience_ns: int = 0
     reserve: ReserveBook | None = None
@@ -70,6 +72,10 @@ class TaskBook:
     stuck_told: bool = False
     parties: tuple[str, ...] = ()
     """With whom it stands in the queue: its user's tasks, its process's."""
+
+    def uses(self, gpu: GpuBook) -> bool:
+        """Whether its work may go to this GPU."""
+        return self.gpu is None or self.gpu == gpu.index
 
     @property
     def is_ready(self) -> bool:

@@ -61,7 +61,8 @@ class Ordering:
         rivals = _RIVALS[group.task.policy]
         own = self._place(group)
         for task, other in self._books.waiting.items():
-            if task.policy in rivals and self._place(other) < own and task.is_ready:
+            known = task.policy in rivals and task.uses(gpu)
+            if known and self._place(other) < own and task.is_ready:
                 self._report(
                     ns,
                     "priority",
@@ -86,7 +87,7 @@ class Ordering:
                 f"{group} went online on GPU {gpu.index} behind {executing}, another task's",
             )
             return
-        better = self._more_important(group.task)
+        better = self._more_important(group.task, gpu)
         if better is not None:
             self._report(
                 ns,
@@ -95,10 +96,10 @@ class Ordering:
                 " and more important",
             )
 
-    def _more_important(self, task: TaskBook) -> GroupBook | None:
+    def _more_important(self, task: TaskBook, gpu: GpuBook) -> GroupBook | None:
         """A ready group of a task with a strictly better rank, of whatever policy."""
         for other, group in self._books.waiting.items():
-            if other.rank < task.rank and other.is_ready:
+            if other.rank < task.rank and other.is_ready and other.uses(gpu):
                 return group
         return None
 
@@ -128,11 +129,14 @@ class Ordering:
         if policy not in ("prt", "ht", "fifo") or not task.is_ready:
             return None
         for gpu in self._books.gpus.values():
+            if not task.uses(gpu):
+                continue
             if policy == "fifo" or (not gpu.online and not self._is_kept(gpu, group, now_ns)):
                 return gpu
             if not gpu.online:
                 continue
-            if policy == "ht" and gpu.online[0].task is task and not self._more_important(task):
+            own = policy == "ht" and gpu.online[0].task is task
+            if own and not self._more_important(task, gpu):
                 return gpu
         return None
 
@@ -147,7 +151,7 @@ class Ordering:
         ready = [
             max(g.submitted_ns, t.joined_ns, 0 if t.reserve is None else t.reserve.gained_ns)
             for t, g in self._books.waiting.items()
-            if t.is_ready
+            if t.is_ready and t.uses(gpu)
         ]
         return now_ns < min(ready) + last.patience_ns
 

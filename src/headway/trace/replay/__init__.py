@@ -152,7 +152,7 @@ class _Planner:
         found = None if task.reserve is None else self._recording.reserves.get(task.reserve)
         if found is None:
             return None
-        if found.reserve == POOL_MARK + BACKGROUND:
+        if found.reserve.partition(" (GPU")[0] == POOL_MARK + BACKGROUND:
             return BACKGROUND
         table = {
             "policy": found.policy,

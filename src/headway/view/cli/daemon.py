@@ -253,7 +253,7 @@ def command(
                 ),
             )
             if writer is not None:
-                daemon.recordings.start(writer[0].dup(), daemon.engine, "trace")
+                daemon.recordings.start(writer[0].dup(), daemon.schedulers.engines, "trace")
             watched = bool(os.environ.get("WATCHDOG_USEC"))
             daemon.serve(
                 lambda: ready(str(paths.runtime_folder())),

@@ -82,12 +82,14 @@ def print_tasks(status: dict[str, Any]) -> None:
     from headway.view.tables import new_console, print_rows
 
     rows = []
+    several = len(status["gpus"]) > 1
     for entry in status["channels"]:
         reserve = "."
         if entry["reserve"] is not None:
             reserve = f"{format_ns(entry['capacity_ns'])}/{format_ns(entry['period_ns'])}"
         groups = entry["groups"] + entry["passed"]
-        cells = [entry["pid"], entry["policy"], entry["priority"], reserve]
+        cells = [entry["gpu"]] if several else []
+        cells += [entry["pid"], entry["policy"], entry["priority"], reserve]
         cells += [entry["state"], groups, entry["frames"]]
         rows.append([entry["name"], *map(str, cells)])
     managed = {entry["pid"] for entry in status["channels"]}
@@ -95,8 +97,19 @@ def print_tasks(status: dict[str, Any]) -> None:
         for entry in found:
             if entry["pid"] not in managed:
                 name, _, pid = entry["task"].rpartition(".")
-                rows.append([name, pid, ".", ".", ".", state, ".", "."])
-    columns = ("task", "pid", "policy", "prio", "reserve", "state", "groups", "frames")
+                gpu = ["."] if several else []
+                rows.append([name, *gpu, pid, ".", ".", ".", state, ".", "."])
+    columns = (
+        "task",
+        *(["gpu"] if several else []),
+        "pid",
+        "policy",
+        "prio",
+        "reserve",
+        "state",
+        "groups",
+        "frames",
+    )
     console = new_console()
     narrow = ("frames", "groups", "policy", "reserve")
     print_rows(console, columns, rows, leave_out=narrow)

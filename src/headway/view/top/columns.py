@@ -196,6 +196,10 @@ COLUMNS: tuple[Column, ...] = (
         _plain(lambda r: count(r.groups)),
     ),
     Column(
+        "GPU", "number of the GPU that its work goes to", 3, 5, 16, lambda r: r.gpu or None,
+        _plain(lambda r: r.gpu or UNKNOWN),
+    ),
+    Column(
         "TREND", "frames per second, else the share of the GPU, one bar per refresh",
         6, 60, 10, lambda r: r.past[-1] if r.past else None, _past, left=True, likes=16,
     ),

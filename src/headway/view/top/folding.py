@@ -50,6 +50,7 @@ def _one(rows: list[Row]) -> Row:
         groups=_sum(row.groups for row in rows),
         frames=_sum(row.frames for row in rows),
         state=next((s for s in STATES if any(r.state == s for r in rows)), first.state),
+        gpu=",".join(dict.fromkeys(row.gpu for row in rows if row.gpu)),
         note="; ".join(dict.fromkeys(row.note for row in rows if row.note)),
         past=tuple(past),
     )

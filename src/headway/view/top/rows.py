@@ -50,6 +50,8 @@ class Row:
     groups: int | None
     frames: int | None
     note: str
+    gpu: str
+    """The number of the GPU that its work goes to."""
     past: tuple[float, ...]
     """Frames per second, or the share of the GPU of a task that shows none; the latest is last."""
     prediction_error: float | None = None
@@ -112,6 +114,8 @@ class Board:
     spec_problem: str | None
     rows: tuple[Row, ...]
     devices: tuple[Device, ...] = ()
+    gpus: tuple[tuple[float | None, int | None, int | None], ...] = ()
+    """Of each GPU that the daemon serves: how busy it is, groups that wait, tasks."""
 
     def mix(self) -> str:
         """How many tasks of which policy: 3 prt, 1 ht, 2 bg (Background)."""
@@ -150,6 +154,10 @@ class Past:
             spec_problem=_text(status.get("spec_problem")),
             rows=rows,
             devices=tuple(_device(entry) for entry in _dicts(status.get("devices"))),
+            gpus=tuple(
+                (_number(g.get("busy")), _whole(g.get("queue")), _whole(g.get("tasks")))
+                for g in _dicts(status.get("gpus"))
+            ),
         )
 
     def _row(self, entry: dict[str, Any]) -> Row:
@@ -169,7 +177,7 @@ class Past:
             priority=clean(priority),
             base=_level(priority) if base is None else base,
             effective=effective,
-            background=reserve == POOL_MARK + BACKGROUND,
+            background=(reserve or "").partition(" ")[0] == POOL_MARK + BACKGROUND,
             foreground=entry.get("foreground") is True,
             inherited_from=tuple(clean(name) for name in _list(entry.get("inherited_from"))),
             reserve=reserve,
@@ -186,6 +194,7 @@ class Past:
             groups=_sum(_whole(entry.get("groups")), _whole(entry.get("passed"))),
             frames=_whole(entry.get("frames")),
             note=_note(entry),
+            gpu="" if entry.get("gpu") is None else clean(str(entry["gpu"])),
             past=past,
             prediction_error=_error(entry.get("predictions")),
         )

@@ -25,7 +25,7 @@ FULL = 0.95
 def header(board: Board, width: int, glyphs: Glyphs) -> list[Line]:
     """How busy the GPU is and with what, a line for each GPU whose driver tells, and the daemon."""
     devices = [_device(device, width, glyphs) for device in board.devices]
-    return [_gpu(board, width, glyphs), *devices, _daemon(board, width, glyphs)]
+    return [*_gpus(board, width, glyphs), *devices, _daemon(board, width, glyphs)]
 
 
 def _device(device: Device, width: int, glyphs: Glyphs) -> Line:
@@ -41,15 +41,32 @@ def _device(device: Device, width: int, glyphs: Glyphs) -> Line:
     return _facts([(f"GPU {device.index} ", "label")], facts, device.name, width, glyphs)
 
 
-def _gpu(board: Board, width: int, glyphs: Glyphs) -> Line:
-    busy = board.gpu_busy
+def _gpus(board: Board, width: int, glyphs: Glyphs) -> list[Line]:
+    if len(board.gpus) < 2:
+        tasks = len(board.rows)
+        return [_gpu("GPU", board.gpu_busy, board.gpu_queue, tasks, board.mix(), width, glyphs)]
+    return [
+        _gpu(f"GPU {number}", *facts, "" if number else board.mix(), width, glyphs)
+        for number, facts in enumerate(board.gpus)
+    ]
+
+
+def _gpu(
+    name: str,
+    busy: float | None,
+    queued: int | None,
+    tasks: int | None,
+    last: str,
+    width: int,
+    glyphs: Glyphs,
+) -> Line:
     size = max(12, min(60, width * 2 // 5))
     tone = "dim" if busy is None else "good" if busy < FULL else "warn"
     label = UNKNOWN if busy is None else f"{percent(busy)}%"
-    line: Line = [("GPU ", "label"), *meter(busy or 0.0, label, size, tone), ("  ", "")]
-    queue = UNKNOWN if board.gpu_queue is None else str(board.gpu_queue)
-    facts = [("Queue ", queue), ("Tasks ", str(len(board.rows)))]
-    return _facts(line, facts, board.mix(), width, glyphs)
+    line: Line = [(f"{name} ", "label"), *meter(busy or 0.0, label, size, tone), ("  ", "")]
+    known = (UNKNOWN if number is None else str(number) for number in (queued, tasks))
+    facts = list(zip(("Queue ", "Tasks "), known, strict=True))
+    return _facts(line, facts, last, width, glyphs)
 
 
 def _daemon(board: Board, width: int, glyphs: Glyphs) -> Line:
