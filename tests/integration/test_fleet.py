@@ -97,9 +97,10 @@ def test_what_can_never_be_is_refused_at_once(nodes: RayNodes) -> None:
         assert "\n" not in str(error.value)
     assert not view()["claims"]
 
-    @ray.remote(runtime_env={"headway": {"priority": 9, "reserve": "12ms/10ms"}}, max_retries=0)
-    def plain() -> None: ...
+    def nothing() -> None: ...
 
+    env = {"headway": {"priority": 9, "reserve": "12ms/10ms"}}
+    plain = ray.remote(nothing).options(runtime_env=env, max_retries=0)
     with pytest.raises(ray.exceptions.RuntimeEnvSetupError) as wrong:
         ray.get(plain.remote(), timeout=60)
     told = [line for line in str(wrong.value).splitlines() if "headway claim" in line]
@@ -113,12 +114,13 @@ def test_plain_code_of_ray_has_its_claim_too(nodes: RayNodes) -> None:
 
     claim = {"name": "plain", "priority": 3, "reserve": "6ms/10ms"}
 
-    @ray.remote(runtime_env={"headway": claim}, resources={joining.RESOURCE: 0.6}, num_cpus=0)
     class Plain:
         def where(self) -> tuple[str, str]:
             return os.environ["LD_PRELOAD"], ray.get_runtime_context().get_node_id()
 
-    actors = [Plain.remote() for _ in range(3)]
+    share = {joining.RESOURCE: 0.6}
+    plain = ray.remote(Plain).options(runtime_env={"headway": claim}, resources=share, num_cpus=0)
+    actors = [plain.remote() for _ in range(3)]
     found = ray.get([actor.where.remote() for actor in actors], timeout=60)
     assert len({node for _, node in found}) == 3
     assert all(library.endswith("libheadway.so") for library, _ in found)
@@ -132,12 +134,12 @@ def test_plain_code_of_ray_has_its_claim_too(nodes: RayNodes) -> None:
 def test_calls_of_functions_take_turns_where_there_is_no_room(nodes: RayNodes) -> None:
     import ray
 
-    @headway.fleet.remote(priority=5, reserve="9ms/10ms", num_cpus=0)
-    def work(number: int) -> tuple[int, int]:
+    def square(number: int) -> tuple[int, int]:
         return number * number, os.getpid()
 
+    work = headway.fleet.remote(priority=5, reserve="9ms/10ms", num_cpus=0)(square)
     found = ray.get([work.remote(number) for number in range(5)], timeout=90)
-    assert [square for square, _ in found] == [0, 1, 4, 9, 16]
+    assert [answer for answer, _ in found] == [0, 1, 4, 9, 16]
     assert len({pid for _, pid in found}) <= 3  # a claim is kept for the next call, with its worker
     wait_until(lambda: not view()["claims"], "claims that no call wants are given back")
 

@@ -330,3 +330,50 @@ def test_a_remote_function_says_how_to_call_it() -> None:
         remote(priority=1)(work)()
     with pytest.raises(ClaimError, match="expected its keys by name"):
         remote(9)
+
+
+# -- the agent -------------------------------------------------------------------------------------
+
+
+def test_a_worker_gets_its_reserve_when_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker of the second claim runs behind everybody until the first claim is over; and until
+    it is known to the daemon, it cannot be given anything."""
+    from headway.fleet import agent
+    from headway.live.api import client
+
+    node, notes = made(tmp_path), Notes(tmp_path)
+    monkeypatch.setenv("HEADWAY_NODE", str(tmp_path))
+    asked: list[dict[str, Any]] = []
+    is_known = False
+
+    def ask(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
+        assert folder == node.gpu_folder(0)
+        if request["do"] == "status":
+            raise client.NoDaemon("none")
+        asked.append(request)
+        if not is_known:
+            raise client.Refused("no task is called so")
+        return {}
+
+    monkeypatch.setattr(client, "ask", ask)
+    notes.write(note(TICKETS[0]))
+    claim = read_claim({"name": "new", "priority": 9, "reserve": "6ms/10ms", "deadline": "13ms"})
+    take(node, claim, TICKETS[1], None)
+    made_agent = agent.Agent(restarts=False)
+
+    def misfits() -> dict[str, str]:
+        return {one.ticket: one.misfit for one in made_agent.look().notes}
+
+    assert "it asks for" in misfits()[TICKETS[1]]
+    assert not asked
+    made_agent.drop([TICKETS[0]])
+    assert misfits()[TICKETS[1]]
+    is_known = True
+    assert misfits() == {TICKETS[1]: ""}
+    assert asked[-1] == {
+        "do": "set", "task": str(os.getpid()), "priority": 9, "reserve": "6ms/10ms",
+        "deadline": "13ms", "shared": f"new.{TICKETS[1][:8]}",
+    }  # fmt: skip
+    assert made_agent.hold(TICKETS[2], written(claim), 0, "", []).startswith("it asks for")

@@ -93,7 +93,7 @@ def test_what_is_wrong_stands_below_the_tables() -> None:
 
 def test_metrics_have_the_names_of_nodes() -> None:
     registry = CollectorRegistry()
-    registry.register(Fleet(lambda: VIEW))  # type: ignore[arg-type]
+    registry.register(Fleet(lambda: VIEW))
     text = generate_latest(registry).decode()
     where = 'gpu="0",node="one"'
     for line in (

@@ -11,10 +11,12 @@ from typing import Any
 
 from headway import __version__
 from headway.fleet import nodes
-from headway.fleet.claims import read_claim
+from headway.fleet.claims import Claim, read_claim
 from headway.fleet.facts import GpuFacts, NodeFacts
 from headway.fleet.joining import FleetError
 from headway.fleet.notes import Note, Notes, choose
+from headway.fleet.worker import options
+from headway.live.api import client
 
 RESTART_S = 1.0
 """No daemon is started again sooner after the last attempt."""
@@ -33,8 +35,33 @@ class Agent:
         """The node's GPUs, their daemons and its claims."""
         gpus = tuple(self._look_at(gpu) for gpu in self._node.gpus)
         with self._notes.locked():
-            notes = tuple(note.facts() for note in self._notes.standing())
+            notes = tuple(note.facts() for note in self._granted(self._notes.standing()))
         return NodeFacts(self._node.name, __version__, time.monotonic_ns(), gpus, notes)
+
+    def _granted(self, notes: list[Note]) -> list[Note]:
+        """The notes, after workers that run without their reserve got it where there is room."""
+        for place, note in enumerate(notes):
+            if not (note.misfit and note.is_running):
+                continue
+            claim, labels = read_claim(note.claim), self._node.gpu_labels()
+            _, why = choose(self._node.name, labels, notes, note.ticket, claim, wanted=note.gpu)
+            now = replace(note, misfit=why)
+            if not why and not self._give(now, claim):
+                continue  # it has not come to its daemon yet
+            if now != note:
+                self._notes.write(now)
+                notes[place] = now
+        return notes
+
+    def _give(self, note: Note, claim: Claim) -> bool:
+        """Have the daemon serve a worker as its claim says, from now on."""
+        request = {"priority": "0", **options(claim, note), "do": "set", "task": str(note.pid)}
+        del request["name"]
+        try:
+            client.ask(self._node.gpu_folder(note.gpu), request)
+        except (OSError, client.Refused):
+            return False
+        return True
 
     def labels(self) -> list[dict[str, str]]:
         return self._node.gpu_labels()
@@ -49,20 +76,23 @@ class Agent:
                 nodes.start_daemon(self._node, gpu, wait=False)
         return facts
 
-    def hold(self, ticket: str, claim: dict[str, Any], gpu: int, job: str, gone: list[str]) -> str:
-        """Note a claim on a GPU; why that cannot be, if so. `gone`: claims that will leave."""
+    def hold(self, ticket: str, claim: dict[str, Any], gpu: int, job: str, known: list[str]) -> str:
+        """Note a claim on a GPU; why that cannot be, if so. `known`: what the placer thinks to be
+        on the GPU after that. If nothing else is, the deadlines are as the placer proved them."""
         with self._notes.locked():
-            notes = [note for note in self._notes.standing() if note.ticket not in gone]
+            notes = self._notes.standing()
             own = next((note for note in notes if note.ticket == ticket), None)
             if own is not None and own.gpu == gpu and not own.misfit:
                 return ""
-            wanted = read_claim(claim)
-            _, why = choose(
-                self._node.name, self._node.gpu_labels(), notes, ticket, wanted, wanted=gpu
-            )
-            if not why:
-                self._notes.write(Note(ticket, gpu, claim, job=job, made_s=time.time()))
-            return why
+            here = {note.ticket for note in notes if note.gpu == gpu and not note.misfit}
+            if strangers := here - {*known, ticket}:
+                stay = [note for note in notes if note.ticket in {*known, *strangers}]
+                wanted, labels = read_claim(claim), self._node.gpu_labels()
+                _, why = choose(self._node.name, labels, stay, ticket, wanted, wanted=gpu)
+                if why:
+                    return why
+            self._notes.write(Note(ticket, gpu, claim, job=job, made_s=time.time()))
+            return ""
 
     def created(self, ticket: str, actor: str) -> None:
         """An actor was made for the claim."""

@@ -146,6 +146,12 @@ class Placement:
         self.books.free(ticket)
         return self.settle()
 
+    def withdraw(self, ticket: str) -> None:
+        """The claim's task runs without what was claimed: nothing is promised to it, or wanted."""
+        if ticket in self.books.where:
+            self.books.free(ticket)
+        self.waiting.pop(ticket, None)
+
     def found(self, ticket: str, claim: Claim, place: Place) -> bool:
         """The task of a claim runs there, whatever was decided. False: there is no such GPU."""
         gpu = self.books.gpus.get(place)

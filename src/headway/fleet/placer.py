@@ -17,7 +17,7 @@ from headway import __version__
 from headway.fleet import joining
 from headway.fleet.agent import Agent
 from headway.fleet.books import Place
-from headway.fleet.claims import Claim, ClaimError, read_claim
+from headway.fleet.claims import Claim, ClaimError, read_claim, written
 from headway.fleet.facts import NodeFacts, NoteFacts
 from headway.fleet.placement import Placement, Refused, Waits
 
@@ -99,7 +99,11 @@ class Placer:
             claim = read_claim(words)
         except ClaimError as error:
             return {"refused": str(error)}
-        for _ in range(TRIES):
+        tries = 0
+        while waits or tries < TRIES:
+            if tries:
+                await asyncio.sleep(self._look_s)
+            tries += 1
             held = self._tickets.setdefault(ticket, Ticket(claim, job))
             if held.at is None:
                 submitted = self._placement.submit(ticket, claim)
@@ -218,10 +222,12 @@ class Placer:
     async def _hold(self, ticket: str, held: Ticket, place: Place) -> bool:
         """Have the node note the claim; False if it cannot, and the books know why."""
         member = self._member(place.node)
-        gone = [t for t, other in self._tickets.items() if other.evict_s is not None]
+        gpu = self._placement.books.gpus.get(place)
         why = "its node is gone"
-        if member is not None:
-            ref = member.agent.hold.remote(ticket, _words(held.claim), place.gpu, held.job, gone)
+        if member is not None and gpu is not None:
+            known = [*gpu.held, *(t for t, o in self._tickets.items() if o.evict_s is not None)]
+            words = written(held.claim)
+            ref = member.agent.hold.remote(ticket, words, place.gpu, held.job, known)
             answer = await self._quietly(ref)
             why = "its node does not answer" if answer is None else answer
         if why:
@@ -417,8 +423,8 @@ class Placer:
         if held.at not in (None, place) and not note.running:
             return  # what another node still has of it
         held.at = place
-        if note.misfit:
-            self._placement.submit(note.ticket, held.claim)
+        if note.misfit:  # its node gives it the reserve as soon as there is room
+            self._placement.withdraw(note.ticket)
         else:
             self._placement.found(note.ticket, held.claim, place)
         if held.actor and not note.actor:
@@ -442,9 +448,3 @@ class Placer:
             elif held.job in dead:
                 found.append(ticket)
         return found
-
-
-def _words(claim: Claim) -> dict[str, Any]:
-    from headway.fleet.claims import written
-
-    return written(claim)

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from headway.fleet import nodes
-from headway.fleet.claims import Claim, read_claim
+from headway.fleet.claims import Claim, read_claim, written
 from headway.fleet.joining import FleetError
 from headway.fleet.nodes import Node
 from headway.fleet.notes import TICKET, Note, Notes, choose, started
@@ -85,16 +85,10 @@ def take(node: Node, claim: Claim, ticket: str, wanted: int | None) -> tuple[Not
         else:
             # The placer's GPU is one of another node if Ray has restarted the worker here.
             gpu, misfit = choose(node.name, node.gpu_labels(), standing, ticket, claim)
-            made = Note(ticket, gpu, told_again(claim), made_s=time.time(), plain=plain)
+            made = Note(ticket, gpu, written(claim), made_s=time.time(), plain=plain)
             note = started(replace(own or made, gpu=gpu, misfit=misfit))
         notes.write(note)
     return note, True
-
-
-def told_again(claim: Claim) -> dict[str, Any]:
-    from headway.fleet.claims import written
-
-    return written(claim)
 
 
 def options(claim: Claim, note: Note) -> dict[str, Any]:
