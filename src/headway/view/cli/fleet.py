@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from headway.view.cli import fleet_manifest
 from headway.view.cli.groups import Group, print_help_if_bare
 from headway.view.errors import FAILED, UserError, say
 
@@ -27,6 +28,9 @@ def command(context: click.Context) -> None:
     reserve="6ms/10ms"), or plain Ray with runtime_env={"headway": {...}}.
     """
     print_help_if_bare(context)
+
+
+command.add_command(fleet_manifest.command)
 
 
 @contextmanager
