@@ -85,7 +85,9 @@ def test_names_of_tasks_are_whole_on_narrow_terminals(tmp_path: Path, columns: i
 
 def test_compare_counts_missed_deadlines(tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text(SCENARIO)
-    shown = headway("compare", "s.toml", "--policy", "fifo", cwd=tmp_path).stdout.splitlines()
+    words = ("compare", "s.toml", "--policy", "fifo", "--plot", "p.svg")
+    shown = headway(*words, cwd=tmp_path).stdout.splitlines()
+    assert 'height="720pt"' in (tmp_path / "p.svg").read_text()  # three pictures, not two
     at = next(i for i, x in enumerate(shown) if x.strip() == "deadlines missed, of all")
     simulated = json.loads(headway("sim", "s.toml", "--json", cwd=tmp_path).stdout)["tasks"]
     for line, name in zip(shown[at + 1 : at + 3], (LONG, "other"), strict=True):

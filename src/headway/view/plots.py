@@ -149,10 +149,11 @@ def _draw_responses(axes: Axes, outcome: Outcome, colours: Mapping[str, str]) ->
 
 def plot_comparison(path: str, title: str, outcomes: Mapping[str, Outcome]) -> None:
     """Several runs side by side: frame rates where there are frames, else response times."""
-    figure = new_figure(11, 7)
-    figure.suptitle(title, x=0.01, ha="left", weight="bold")
-    upper, lower = figure.subplots(2, 1)
     first = next(iter(outcomes.values())).statistics
+    late = [name for name in first.by_name() if _has_deadlines(outcomes, name)]
+    figure = new_figure(11, 10 if late else 7)
+    figure.suptitle(title, x=0.01, ha="left", weight="bold")
+    upper, lower, *more = figure.subplots(3 if late else 2, 1)
     drawing = [name for name, entry in first.by_name().items() if _has_frames(outcomes, name)]
     _bars(
         upper,
@@ -184,7 +185,21 @@ def plot_comparison(path: str, title: str, outcomes: Mapping[str, Outcome]) -> N
     lower.set_yscale("symlog", linthresh=0.1)
     lower.set_ylim(0, 3 * max(0.1, *(bar.get_height() for bar in lower.patches)))  # for the numbers
     lower.yaxis.set_major_formatter("{x:g}")
+    for axes in more:
+        _bars(axes, late, {label: _missed(outcome, late) for label, outcome in outcomes.items()})
+        axes.set_title("deadlines missed, %: less is better")
+        axes.set_ylim(0, max(1.0, *(1.15 * bar.get_height() for bar in axes.patches)))
     save(figure, path)
+
+
+def _has_deadlines(outcomes: Mapping[str, Outcome], name: str) -> bool:
+    return any(outcome.statistics.by_name()[name].deadlines for outcome in outcomes.values())
+
+
+def _missed(outcome: Outcome, names: Sequence[str]) -> dict[str, float]:
+    """What part of its deadlines each of these missed, in percent."""
+    entries = outcome.statistics.by_name()
+    return {name: 100 * entries[name].missed / max(1, entries[name].deadlines) for name in names}
 
 
 def _has_frames(outcomes: Mapping[str, Outcome], name: str) -> bool:
