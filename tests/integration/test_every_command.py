@@ -122,6 +122,22 @@ def test_an_unknown_command_is_told_with_the_nearest_real_one(
         assert f"no such command {name}x; did you mean {name}?" in line
 
 
+@pytest.mark.parametrize("words", ALL, ids=" ".join)
+def test_policies_and_programs_are_completed_wherever_they_are_asked_for(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    command = the_command(words)
+    context = click.Context(command)
+    (tmp_path / "prt-program").touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for parameter in command.params:
+        found = [item.value for item in parameter.shell_complete(context, "prt")]
+        if "--policy" in parameter.opts:
+            assert "prt" in found
+        elif parameter.name == "command_line":
+            assert "prt-program" in found
+
+
 # -- names -----------------------------------------------------------------------------------------
 
 ODD = "q[/bold] x:y $a_$ :bug:"

@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-from click.shell_completion import CompletionItem
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 def policies(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from click.shell_completion import CompletionItem
+
     from headway.engine.policies import policies as registered
 
     return [
@@ -23,6 +28,8 @@ def policies(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
 
 
 def tasks(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from click.shell_completion import CompletionItem
+
     from headway.live.api import client
     from headway.live.wire import paths
 
@@ -36,6 +43,8 @@ def tasks(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[C
 
 def programs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The first word is a program; the others are the program's own, so files."""
+    from click.shell_completion import CompletionItem
+
     if ctx.params.get("command_line") or "/" in incomplete:
         return [CompletionItem(incomplete, type="file")]
     found = set()

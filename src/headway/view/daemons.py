@@ -10,6 +10,9 @@ from headway.live.api import client
 from headway.live.wire import paths
 from headway.view.errors import NO_DAEMON, UserError, say
 
+NAME_VARIABLE = "HEADWAY_NAME"
+"""What `headway run --name` calls a program, for who looks before a daemon knows the program."""
+
 
 @cache
 def folder(*, quiet: bool = False) -> Path:

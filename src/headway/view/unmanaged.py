@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from headway.live.wire import paths
+from headway.view.daemons import NAME_VARIABLE
 
 PASSES = "what it does with Vulkan passes unmanaged"
 _LIBRARY = b"/libvulkan.so"
 _TOKEN = b"HEADWAY_TOKEN="
-NAME = "HEADWAY_NAME"
-"""What `headway run --name` calls a program, for those who look before a daemon knows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,7 @@ def started(folder: Path) -> Iterator[Started]:
             vulkan = _LIBRARY in (process / "maps").read_bytes()
         except OSError:
             continue  # it has ended, or is another user's
-        pid, given = int(process.name), f"{NAME}=".encode()
+        pid, given = int(process.name), f"{NAME_VARIABLE}=".encode()
         chosen = next((v[len(given) :] for v in variables if v.startswith(given)), b"")
         name = _printable(chosen.decode(errors="replace")) or name_of(pid)
         yield Started(pid, name, token, vulkan)

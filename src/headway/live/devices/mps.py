@@ -12,9 +12,12 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from headway.engine.priorities import PriorityRule, is_on_time
 from headway.live.identity.process import variables_of
+
+if TYPE_CHECKING:
+    from headway.engine.priorities import PriorityRule
 
 CONTROL = "nvidia-cuda-mps-control"
 START_S = 20.0
@@ -98,6 +101,8 @@ class Mps:
     def environment_of(self, priority: PriorityRule | None) -> dict[str, str]:
         """The same for a program of this priority: blocks of programs that must be on time go to
         free multiprocessors before those of the others."""
+        from headway.engine.priorities import is_on_time  # headway run starts without the engine
+
         level = NORMAL if is_on_time(priority) else BELOW_NORMAL
         return {**self.environment, CLIENT_PRIORITY: level}
 

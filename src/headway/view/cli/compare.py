@@ -8,6 +8,7 @@ from rich.console import Console
 
 from headway.sim.outcome import Outcome, simulate
 from headway.sim.scenario import Variant, parse_scenario, parse_variants
+from headway.view import completing
 from headway.view.cli.sim import read_overrides
 from headway.view.errors import INTERRUPTED
 from headway.view.files import load_policy_file, read_text
@@ -20,7 +21,13 @@ DEFAULT_POLICIES = ("fifo", "prt", "ht")
 
 @click.command(name="compare")
 @click.argument("file")
-@click.option("--policy", "names", multiple=True, help="A policy for all tasks; may be repeated.")
+@click.option(
+    "--policy",
+    "names",
+    shell_complete=completing.policies,
+    multiple=True,
+    help="A policy for all tasks; may be repeated.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the results as one JSON object.")
 @click.option("--plot", metavar="F.png", help="Draw the comparison.")
 @click.option(

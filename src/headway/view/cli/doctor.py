@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headway.view import completing
 from headway.view.errors import UserError, say
 
 if TYPE_CHECKING:
@@ -29,7 +30,13 @@ WIDTH = 20
     metavar="T",
     help="End the program after this long, such as 10s.",
 )
-@click.argument("command_line", nargs=-1, metavar="[-- PROGRAM [ARG]...]", type=click.UNPROCESSED)
+@click.argument(
+    "command_line",
+    nargs=-1,
+    metavar="[-- PROGRAM [ARG]...]",
+    type=click.UNPROCESSED,
+    shell_complete=completing.programs,
+)
 def command(as_json: bool, limit: str | None, command_line: tuple[str, ...]) -> None:
     """Check everything that Headway needs, and say how to fix what is missing.
 

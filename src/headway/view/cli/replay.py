@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from headway.view import completing
 from headway.view.errors import INTERRUPTED, UserError
 
 if TYPE_CHECKING:
@@ -22,7 +23,11 @@ RECORDED, SAME = "recorded", "simulated"
 @click.command(name="replay")
 @click.argument("trace")
 @click.option(
-    "--policy", "names", multiple=True, help="Another policy for all tasks; may be repeated."
+    "--policy",
+    "names",
+    shell_complete=completing.policies,
+    multiple=True,
+    help="Another policy for all tasks; may be repeated.",
 )
 @click.option(
     "--set",

@@ -199,8 +199,7 @@ def _managed(
     """The environment in which it is managed. Wrong words are the person's mistake, all others
     reasons to run it unmanaged."""
     from headway.live.api import client, launch
-    from headway.view import unmanaged
-    from headway.view.daemons import folder
+    from headway.view.daemons import NAME_VARIABLE, folder
 
     try:
         env = launch.managed(
@@ -213,8 +212,8 @@ def _managed(
         )
     except client.Refused as error:
         raise UserError(f"headway run: {error}") from None
-    named = {unmanaged.NAME: options["name"]} if options["name"] else {}
-    env.pop(unmanaged.NAME, None)  # of a program that starts this one
+    named = {NAME_VARIABLE: options["name"]} if options["name"] else {}
+    env.pop(NAME_VARIABLE, None)  # of a program that starts this one
     return env | named | ({"HEADWAY_QUIET": "1"} if quiet else {})
 
 

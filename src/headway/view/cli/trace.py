@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headway.view import completing
 from headway.view.errors import UserError, say
 
 if TYPE_CHECKING:
@@ -27,16 +28,25 @@ NICE = 10
     "--for", "--duration", "duration", metavar="T", help="Stop after this long, such as 10s."
 )
 @click.option(
-    "--task", metavar="T", help="In Perfetto, draw the track of this task only (a name or a pid)."
+    "--task",
+    shell_complete=completing.tasks,
+    metavar="T",
+    help="In Perfetto, draw the track of this task only (a name or a pid).",
 )
 @click.option("--name", help="Of the program after --, as for headway run.")
-@click.option("--policy", help="As for headway run.")
+@click.option("--policy", shell_complete=completing.policies, help="As for headway run.")
 @click.option("--priority", help="As for headway run.")
 @click.option("--reserve", metavar="C/T[:pe|ae]", help="As for headway run.")
 @click.option("--shared", metavar="POOL", help="As for headway run.")
 @click.option("--software-gpu", is_flag=True, help="As for headway run.")
 @click.option("--from-fd", type=int, hidden=True, help="Read from there what a daemon sends.")
-@click.argument("command_line", nargs=-1, metavar="[-- PROGRAM [ARG]...]", type=click.UNPROCESSED)
+@click.argument(
+    "command_line",
+    nargs=-1,
+    metavar="[-- PROGRAM [ARG]...]",
+    type=click.UNPROCESSED,
+    shell_complete=completing.programs,
+)
 def command(
     output: str,
     duration: str | None,
