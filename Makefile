@@ -56,6 +56,14 @@ bench: setup ## Speed against SimPy, and memory over ten million groups
 twin: setup ## The simulated GPU beside the measured one, in docs/twin.md (ten seconds)
 	$(BIN)/python -m benchmarks.gpu.twin --write
 
+.PHONY: twin-ordinary
+twin-ordinary: setup ## The ordinary suite on the simulated GPU, all ways and goals (ten minutes)
+	$(BIN)/python -m benchmarks.gpu.ordinary.twin
+
+.PHONY: pairs
+pairs: setup ## Random groups of CUDA programs on the simulated GPU: is every promise kept? (ten minutes)
+	$(BIN)/python -m benchmarks.ordinary_pairs
+
 .PHONY: bounds
 bounds: setup ## Bounds against simulations of ten thousand random task sets of each kind (fifteen minutes)
 	$(BIN)/python -m benchmarks.bounds

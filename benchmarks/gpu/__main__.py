@@ -13,6 +13,7 @@ import json
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from benchmarks.gpu import (
@@ -34,7 +35,7 @@ from benchmarks.gpu.results import Outcome
 from benchmarks.gpu.stage import Stage, opened
 
 SECTIONS: dict[str, tuple[Callable[[Stage, bool], Outcome], int, int]] = {
-    "ordinary": (ordinary.measure, 950, 400),
+    "ordinary": (ordinary.measure, 540, 420),
     "pairs": (pairs.measure, 210, 85),
     "overhead": (overhead.measure, 270, 90),
     "shares": (shares.measure, 160, 30),
@@ -71,12 +72,19 @@ def main() -> int:
         for name in names:
             about_s = SECTIONS[name][2 if options.quick else 1]
             print(f"\n## {name} (about {about_s} s)\n", flush=True)
+            stage.keep = partial(_keep, options.out, facts, outcomes, name)
             outcomes[name] = section(name, stage, options.quick)
             print(f"\n{outcomes[name].markdown()}", flush=True)
             write(options.out, facts, outcomes)  # whatever comes, what was measured is there
     if any(outcome.error for outcome in outcomes.values()):
         return 2
     return 0 if all(goal.met for outcome in outcomes.values() for goal in outcome.goals) else 1
+
+
+def _keep(
+    folder: Path, facts: dict[str, str], outcomes: dict[str, Outcome], name: str, so_far: Outcome
+) -> None:
+    write(folder, facts, {**outcomes, name: so_far})
 
 
 def section(name: str, stage: Stage, quick: bool) -> Outcome:

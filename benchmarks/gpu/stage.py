@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,8 @@ class Stage:
     """What could not be built, and why."""
     cases: tuple[str, ...] = ()
     """Of sections that have cases: which; none named are all."""
+    keep: Callable[[Any], None] = lambda outcome: None
+    """Given what a section has found so far, so that it is kept whatever comes."""
 
     def environment(self, **more: str) -> dict[str, str]:
         path = os.pathsep.join(filter(None, [str(ROOT / "src"), self.env.get("PYTHONPATH", "")]))

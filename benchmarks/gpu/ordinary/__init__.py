@@ -11,13 +11,23 @@ import contextlib
 import json
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from benchmarks.gpu import stage as stages
 from benchmarks.gpu.ordinary.cases import CASES, Actor, Case
-from benchmarks.gpu.ordinary.verdicts import ALONE, OURS, OURS_MPS, goals_of, summary, table
+from benchmarks.gpu.ordinary.verdicts import (
+    ALONE,
+    OURS,
+    OURS_MPS,
+    Found,
+    bound_by,
+    goals_of,
+    summary,
+    table,
+)
 from benchmarks.gpu.results import Outcome
 from benchmarks.gpu.stage import Failed, Stage
 from benchmarks.gpu.told import Told
@@ -28,8 +38,12 @@ READY_S = 150.0
 SOON_S = 0.15
 """All programs of a round are told to begin at the same moment."""
 HANGS_S = 20.0
-ROUNDS, SECONDS = 4, 1.5
-QUICK_ROUNDS, QUICK_SECONDS = 2, 1.0
+SECONDS = 1.0
+ROUNDS = 2
+"""Of each case at least: fewer have no interval. All that --quick takes."""
+MINUTES = 8.0
+"""What the suite takes in full, with the start of its programs and without building them: a machine
+that is lent for ten minutes at a time measures all of it in one go."""
 TOGETHER = 3
 """Cases whose programs are started together, for starting takes longer than measuring."""
 JAX = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
@@ -129,17 +143,19 @@ def _said(program: Told, actor: Actor, limit_s: float) -> dict[str, Any]:
         raise Failed(f"{actor.workload}, {program.pid}: {failure}") from None
 
 
-def _play(case: Case, casts: dict[str, Cast], rounds: int, seconds: float) -> dict[str, Any]:
-    """Every way in every round; alone, the important and each of the others by itself."""
+def _play(case: Case, casts: dict[str, Cast], goes_on: Callable[[int], bool]) -> dict[str, Any]:
+    """Every way in every round; alone, the important and each of the others by itself. `goes_on`
+    says of a number of rounds whether there is to be one more."""
+    number, seconds = 0, SECONDS
     said: dict[str, list[dict[str, Any]]] = {title: [] for title in (ALONE, *casts)}
     plain = casts[WAYS[0].title]
     plain_important = list(zip(plain.important, case.important, strict=True))
     plain_others = list(zip(plain.others, case.others, strict=True))
-    for number in range(rounds):
+    while goes_on(number):
         for title in order(list(said), number):
             if title == ALONE:
                 whole = _round(plain_important[:1], [], seconds, number)
-                for other in plain_others if number < 2 else []:  # it has hardly any spread
+                for other in plain_others if number < ROUNDS else []:  # it has hardly any spread
                     whole["others"] += _round([], [other], seconds / 2, number)["others"]
             else:
                 cast = casts[title]
@@ -147,7 +163,41 @@ def _play(case: Case, casts: dict[str, Cast], rounds: int, seconds: float) -> di
                 others = list(zip(cast.others, case.others, strict=True))
                 whole = _round(important, others, seconds, number)
             said[title].append(whole)
+        number += 1
     return said
+
+
+@dataclass
+class Pace:
+    """How many rounds a case may have, so that all of them are over in time."""
+
+    end_s: float
+    now: Callable[[], float]
+    start_s: float = 0.0
+    """The longest that programs of cases took to start."""
+
+    def rounds(self, cases: int, batches: int, since_s: float) -> Callable[[int], bool]:
+        """Programs that were started at `since_s` are ready: whether there is to be one more round
+        after so many, where so many cases are left with this one, and so many batches of programs
+        to be started after this one."""
+        now_s = self.now()
+        self.start_s = max(self.start_s, now_s - since_s)
+        ends_s = now_s + (self.end_s - batches * self.start_s - now_s) / cases
+
+        def goes_on(done: int) -> bool:
+            return done < ROUNDS or self.now() < ends_s
+
+        return goes_on
+
+
+def _gpu_in_jobs(at: Stage, important: Told) -> float | None:
+    """For which part of its jobs the program waits for the GPU, as the daemon found out."""
+    try:
+        tasks = at.status()["channels"]
+    except (subprocess.CalledProcessError, ValueError, KeyError):
+        return None
+    shares = [task.get("gpu_in_jobs") for task in tasks if task.get("pid") == important.pid]
+    return next((share for share in shares if share is not None), None)
 
 
 def _tell_states(at: dict[str, Stage]) -> None:
@@ -158,35 +208,56 @@ def _tell_states(at: dict[str, Stage]) -> None:
 
 
 def measure(stage: Stage, quick: bool) -> Outcome:
-    rounds, seconds = (QUICK_ROUNDS, QUICK_SECONDS) if quick else (ROUNDS, SECONDS)
     wanted = [case for case in CASES if not stage.cases or case.name in stage.cases]
     outcome = Outcome()
-    found: dict[str, Any] = {}
+    found: dict[str, Found] = {}
+    minutes = 0.0 if quick else MINUTES * len(wanted) / len(CASES)
+    pace = Pace(time.monotonic() + 60 * minutes, time.monotonic)
     with _stages(stage) as at:
         for first in range(0, len(wanted), TOGETHER):
             with contextlib.ExitStack() as stack:
                 batch = wanted[first : first + TOGETHER]
                 started = [(case, _start(case, at, stack)) for case in batch]
-                for case, casts in started:
-
-                    def part(case: Case = case, casts: dict[str, Cast] = casts) -> dict[str, Any]:
-                        _ready(casts)
-                        try:
-                            return summary(_play(case, casts, rounds, seconds))
-                        except Failed:
-                            _tell_states(at)
-                            raise
-
+                for place, (case, casts) in enumerate(started, first):
+                    batches = (len(wanted) - 1) // TOGETHER - first // TOGETHER
+                    rounds = partial(pace.rounds, len(wanted) - place, batches, time.monotonic())
+                    part = partial(_case, case, casts, at, rounds)
                     result = outcome.tried(case.name, part)
                     if result is not None:
                         found[case.name] = result
                         print(table(case.name, result).markdown(), flush=True)
-    outcome.data = found
-    outcome.tables = [table(name, ways) for name, ways in found.items()]
-    outcome.goals = goals_of(found, {case.name: case.bound_by for case in CASES})
-    outcome.notes = [
-        f"{rounds} rounds of {seconds:g} s a way and case, in another order each; p99 of all jobs"
-        " of all rounds; in brackets the smallest and the largest of the rounds' own. Throughput is"
-        " the others' against each of them alone, in the mean."
-    ]
+                        _conclude(outcome, found)
+                        stage.keep(outcome)
+    _conclude(outcome, found)
     return outcome
+
+
+def _case(
+    case: Case,
+    casts: dict[str, Cast],
+    at: dict[str, Stage],
+    rounds: Callable[[], Callable[[int], bool]],
+) -> Found:
+    _ready(casts)
+    try:
+        said = _play(case, casts, rounds())
+    except Failed:
+        _tell_states(at)
+        raise
+    said[OURS][-1]["important"][0]["gpu_in_jobs"] = _gpu_in_jobs(at[OURS], casts[OURS].important[0])
+    return summary(said)
+
+
+def _conclude(outcome: Outcome, found: dict[str, Found]) -> None:
+    """What is known so far."""
+    bounds = {case.name: bound_by(found[case.name], case) for case in CASES if case.name in found}
+    rounds = [len(ways[OURS]["round_others"]) for ways in found.values()]
+    outcome.data = found
+    outcome.tables = [table(f"{name} ({bounds[name]}-bound)", ways) for name, ways in found.items()]
+    outcome.goals = goals_of(found, bounds)
+    outcome.notes = [
+        f"{min(rounds, default=0)} to {max(rounds, default=0)} rounds of {SECONDS:g} s a way and"
+        " case, in another order each; p99 of all jobs of all rounds; in brackets the smallest and"
+        " the largest of the rounds' own. Throughput is the others' against each of them alone, in"
+        " the mean."
+    ]

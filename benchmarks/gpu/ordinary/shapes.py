@@ -50,7 +50,7 @@ SHAPES: dict[str, Steps] = {
     "encoding_graph": [{"graph": "8us", "count": 150}, READ],
     "diffusion": [_kernels(14, 180, 22), READ],
     "training": [
-        _repeated(25, _waves(15, 1, 10, 6), _waves(45, 3, 8, 6), _waves(180, 12, 2, 6)),
+        _repeated(25, _waves(15, 1, 10, 6), _waves(45, 3, 10, 6), _waves(180, 12, 2, 6)),
         READ,  # whether a gradient overflowed
         {"cpu": "300us"},
     ],

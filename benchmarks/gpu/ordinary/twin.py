@@ -1,6 +1,6 @@
 """The ordinary suite in the simulator, on the twin of an H200: the same cases, ways and goals.
 
-    python -m benchmarks.gpu.ordinary.twin [--cases "detection;decoding"] [--seconds 3]
+    python -m benchmarks.gpu.ordinary.twin [--cases "detection;decoding"] [--seconds 3] [--seeds 2]
                                            [--beside results.json]
 
 Prints each case's table and which goals are met, all in virtual time. With `--beside` the order of
@@ -13,7 +13,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from itertools import combinations
 from pathlib import Path
@@ -38,7 +38,6 @@ from headway.sim.study.ways import WAYS, scenario_of
 
 WARM_UP_S = 1.0
 """Programs and daemon know each other by then, as in a round on a GPU."""
-SEEDS = (1, 2)
 
 
 def task(actor: Actor, name: str, number: int, seed: int, *, important: bool) -> dict[str, Any]:
@@ -90,13 +89,13 @@ def play(
     return {"important": [told(one) for one in important], "others": [told(o) for o in others]}
 
 
-def rounds(case: Case, seconds: float) -> Found:
+def rounds(case: Case, seconds: float, seeds: int = 1) -> Found:
     """A case in every way, once for each seed."""
     said: dict[str, list[dict[str, Any]]] = {title: [] for title in (ALONE, *WAYS)}
-    for seed in SEEDS:
+    for seed in range(1, seeds + 1):
         important, others = tasks_of(case, seed)
         alone = play(important[:1], [], "time-sliced", seconds)
-        for other in others if seed == SEEDS[0] else []:
+        for other in others if seed == 1 else []:
             alone["others"] += play([], [other], "time-sliced", seconds)["others"]
         said[ALONE].append(alone)
         for way in WAYS:
@@ -129,11 +128,11 @@ def beside(found: dict[str, Found], path: Path) -> tuple[Table, Goal]:
     return Table("Order of the ways by p99", ["", "measured, but not simulated"], rows), goal
 
 
-def simulated(cases: Iterable[Case], seconds: float) -> dict[str, Found]:
-    chosen = list(cases)
+def simulated(cases: Sequence[Case], seconds: float, seeds: int) -> Iterator[tuple[Case, Found]]:
+    """Each case as soon as it and those before it are done."""
     with ProcessPoolExecutor(os.cpu_count()) as pool:
-        found = pool.map(rounds, chosen, [seconds] * len(chosen))
-        return {case.name: one for case, one in zip(chosen, found, strict=True)}
+        each = pool.map(rounds, cases, [seconds] * len(cases), [seeds] * len(cases))
+        yield from zip(cases, each, strict=True)
 
 
 def main(arguments: list[str]) -> int:
@@ -142,15 +141,17 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--cases", default="", help="names of cases, with semicolons between")
     parser.add_argument("--seconds", type=float, default=3.0, help="of each round")
+    parser.add_argument("--seeds", type=int, default=2, help="rounds, each of other arrivals")
     parser.add_argument("--beside", type=Path, help="a results.json that was measured on a GPU")
     options = parser.parse_args(arguments)
     names = [name.strip() for name in options.cases.split(";") if name.strip()]
     if unknown := set(names) - {case.name for case in CASES}:
         parser.error(f"--cases: found {', '.join(sorted(unknown))}, expected names of cases")
     wanted = [case for case in CASES if not names or case.name in names]
-    found = simulated(wanted, options.seconds)
-    for name, one in found.items():
-        print(table(name, one).markdown(), end="\n\n")
+    found = {}
+    for case, one in simulated(wanted, options.seconds, options.seeds):
+        found[case.name] = one
+        print(table(case.name, one).markdown(), end="\n\n", flush=True)
     goals = goals_of(found, {case.name: bound_by(found[case.name], case) for case in wanted})
     if options.beside is not None:
         ordered, goal = beside(found, options.beside)
