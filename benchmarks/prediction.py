@@ -1,6 +1,6 @@
 """What predicting costs is good for, and what it costs. Real programs on a software GPU.
 
-    python -m benchmarks.prediction [--repeats 3] [--seconds 4] [--only reserve|split|monitor]
+    python -m benchmarks.prediction [--repeats 3] [--seconds 4] [--only PART]
 
 - reserve: a program that changes its scenes (`examples/libetp/scenes.c changes`) has an AE reserve
   beside important gears: groups that left the reserve in debt, how deep, and the gears' frame rate,
@@ -10,31 +10,44 @@
 - monitor: frame times of glmark2's build and of 280 draws a frame, with the context monitor and
   without, both managed; in rounds, interleaved. The goal is at most 3 %.
 
-How near predictions are is what `headway papers run libetp --live` prints.
+- launches: kernels and copies of an OpenCL program on PoCL (`tests/programs/opencl/shapes.c`): how
+  near those in known shapes are predicted, and each new shape before it was measured.
+
+How near predictions of OpenGL are is what `headway papers run libetp --live` prints.
 """
 
 from __future__ import annotations
 
 import argparse
+import collections
 import os
+import re
 import statistics
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.gpu.results import Table
-from headway.engine.events import Completed, Dispatched, Submitted
+from headway.engine.cost_models import Conditions
+from headway.engine.cost_models.launches import Launches
+from headway.engine.events import Completed, Dispatched, Measured, Submitted
+from headway.engine.launching import Shape, shape_of
 from headway.trace.statistics import nearest_rank
 from headway.view.traces import read_events
-from tests.integration import gl
+from tests.integration import gl, opencl
+from tests.integration.daemon_client import running_daemon
 
 RESERVE = "10ms/40ms:ae"
 IMPORTANT = ("--name", "important", "--priority", "9", "--policy", "prt")
+KNOWN, UNSEEN = 4, 0.15
+"""A shape counts as new if four others of its kernel were measured; the goal for its prediction."""
 COMMANDS = 282
 """Of a frame of the gears: a clear, 280 draws and the swap."""
-GLMARK = ("glmark2-es2", "--size", "400x300", "-b", "build:duration=60")
+BUILD, GEARS = "glmark2 build", "280 draws a frame"
 ROOM = ("--reserve", "95ms/100ms:ae")
-PARTS = ("reserve", "split", "monitor")
+PARTS = ("reserve", "split", "monitor", "launches")
+ROUNDS = 25
+"""In each of a kernel's first four shapes; of the others half of the launches after that are."""
 
 
 def main() -> int:
@@ -48,7 +61,9 @@ def main() -> int:
         scenes = built(stage)
         calibrate(stage, scenes)
         for part in PARTS if options.only is None else (options.only,):
-            made = {"reserve": reserve, "split": split, "monitor": monitor}[part]
+            made = {"reserve": reserve, "split": split, "monitor": monitor, "launches": launches}[
+                part
+            ]
             print(made(stage, scenes, options.repeats, options.seconds).markdown(), flush=True)
     return 0
 
@@ -171,7 +186,11 @@ def split(stage: gl.Stage, scenes: str, repeats: int, seconds: float) -> Table:
 
 def monitor(stage: gl.Stage, scenes: str, repeats: int, seconds: float) -> Table:
     """Frame times with the context monitor against those without."""
-    programs = {"glmark2 build": GLMARK, "280 draws a frame": (scenes, "gears", "120")}
+    length = f"build:duration={seconds:g}"
+    programs = {
+        BUILD: ("glmark2-es2", "-s", "400x300", "-b", length),
+        GEARS: (scenes, "gears", f"{seconds:g}"),
+    }
     ways = {"without": ROOM, "with": ("--predict", "adaptive", *ROOM)}
     rows = []
     for title, command in programs.items():
@@ -181,12 +200,11 @@ def monitor(stage: gl.Stage, scenes: str, repeats: int, seconds: float) -> Table
             for way, options in order:
                 daemon = stage.daemon("--no-leases")
                 try:
-                    rate = stage.start(*command, options=options).frame_rate(seconds / 2)
+                    said = stage.run(*command, options=("-q", *options)).stdout
                 finally:
-                    stage.stop_programs()
                     daemon.terminate()
                     daemon.wait()
-                times[way].append(1e6 / rate)
+                times[way].append(frame_us(said, seconds))
         usual = {way: statistics.median(taken) for way, taken in times.items()}
         ratios = [b / a - 1 for a, b in zip(times["without"], times["with"], strict=True)]
         more = usual["with"] / usual["without"] - 1
@@ -197,11 +215,77 @@ def monitor(stage: gl.Stage, scenes: str, repeats: int, seconds: float) -> Table
                 *(f"{us:.0f} us" for us in usual.values()),
                 f"{100 * more:+.1f} %",
                 f"{100 * min(ratios):+.1f} … {100 * max(ratios):+.1f} %",
-                f"{each:.0f} ns" if title.startswith("280") else "",
+                f"{each:.0f} ns" if title == GEARS else "",
             ]
         )
     head = ["a frame takes", *ways, "more", "in the rounds", "for each command"]
     return Table("", head, rows)
+
+
+def launches(stage: gl.Stage, scenes: str, repeats: int, seconds: float) -> Table:
+    """Each launch predicted from what was known before it, by the cost model of that name."""
+    programs = opencl.compile_all(stage.folder)
+    trace = stage.folder / "launches.pftrace"
+    with running_daemon(stage.folder / "cl", "--software-gpu", "--trace", str(trace)) as daemon:
+        options = ("--predict", "launches", "--reserve", "95ms/100ms")
+        made = opencl.Programs(programs, daemon)
+        made.run("shapes", ROUNDS, options=options)
+    model, taken = Launches(), collections.defaultdict[tuple[str, Shape], list[int]](list)
+    known, new = collections.defaultdict[str, list[float]](list), {}
+    for event in read_events(trace):
+        found = shape_of(dict(event.features)) if isinstance(event, Measured) else None
+        if not isinstance(event, Measured) or found is None:
+            continue
+        work, conditions = Kernel(dict(event.features)), Conditions()
+        predicted = model.predict(work, conditions)
+        model.observe(work, conditions, event.took_ns)
+        others = sum(1 for kernel, _ in taken if kernel == found[0])
+        if predicted.known:
+            known[found[0]].append(abs(predicted.expected_ns / event.took_ns - 1))
+        elif found not in taken and others >= KNOWN:
+            new[found] = predicted.expected_ns
+        taken[found].append(event.took_ns)
+    rows = []
+    for number, (kernel, errors) in enumerate(sorted(known.items())):
+        off = [
+            expected / statistics.median(taken[f]) - 1
+            for f, expected in new.items()
+            if f[0] == kernel
+        ]
+        title = "copies to the device" if kernel.startswith("copy") else f"kernel {number}"
+        rows.append(
+            [
+                title,
+                str(len(errors)),
+                f"{100 * statistics.mean(errors):.1f} %",
+                f"{100 * statistics.median(errors):.1f} %",
+                f"{sum(abs(e) <= UNSEEN for e in off)} of {len(off)}",
+                " ".join(f"{100 * e:+.0f} %" for e in off),
+            ]
+        )
+    head = [
+        "OpenCL on PoCL", "in known shapes", "mean error", "median", "new shapes within 15 %",
+        "each, before it was measured",
+    ]  # fmt: skip
+    return Table("", head, rows)
+
+
+@dataclass
+class Kernel:
+    """A launch, as a cost model sees it."""
+
+    features: dict[str, int]
+    signature: str = ""
+    exact_ns: int = 0
+
+
+def frame_us(said: str, seconds: float) -> float:
+    """What a frame took, by what the program says."""
+    if found := re.search(r"FPS: (\d+)", said):
+        return 1e6 / float(found[1])
+    if found := re.match(r"(\d+) groups", said):
+        return 1e6 * seconds / float(found[1])
+    raise SystemExit(f"found {said!r}, expected a number of frames")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
 /* The programs of libETP's section VI, without a window: rows of clears, gears, rotating models, and what changes scenes.
  *
  *     gcc -O2 -o scenes scenes.c -lEGL -lGLESv2 -lm
- *     scenes flush|clears|random|contexts|gears|build|shading|changes [seconds] [groups] [seed]
+ *     scenes flush|clears|random|contexts|gears|build|shading|changes [seconds] [groups] [seed] [clears]
  *
- * `flush`: the smallest groups there are: a clear of one pixel and a glFlush (Figure 6). `clears`: Clearspd, 300 clears and
- * a glFinish, in one of 64 colours (Figure 7). `random`: 1 to 500 clears (Figure 8). `contexts`: 300 clears in turn in a
- * context of 640x480 and in one of 1920x1080 (Figure 12). `gears`: three gears in 280 draws of 2 to 5 triangles (Figure 9).
+ * `flush`: the smallest groups there are: a clear of one pixel and a glFlush (Figure 6). `clears`: Clearspd, 300 clears, or as
+ * many as told, and a glFinish, in one of 64 colours (Figure 7). `random`: 1 to 500 clears, or 5/3 of what is told (Figure 8).
+ * `contexts`: 300 clears in turn in a context of 640x480 and in one of 1920x1080 (Figure 12). `gears`: three gears in 280 draws of 2 to 5 triangles (Figure 9).
  * `build`, `shading`: a model in one draw a frame, lit once for each vertex, or three times for each pixel (Figures 10, 11).
  * `changes`: models that come, go, grow and change their programs and their viewport.
  *
@@ -22,7 +22,7 @@
 #include <time.h>
 
 #define TURN 6.2831853f
-enum { WIDTH = 800, HEIGHT = 600, STRIPS = 512, CLEARS = 300, CLEARS_AT_MOST = 500 };
+enum { WIDTH = 800, HEIGHT = 600, STRIPS = 512, CLEARS = 300 };
 
 static double now(void) {
     struct timespec t;
@@ -77,7 +77,7 @@ static void flushes(void) {
     glFinish();
 }
 
-static int clears(const char *mode) {
+static int clears(const char *mode, int usual) {
     int width[] = {300, 1920}, height[] = {300, 1080}, contexts = strcmp(mode, "contexts") ? 1 : 2;
     EGLContext context[2];
     if (contexts == 2) width[0] = 640, height[0] = 480;
@@ -86,8 +86,8 @@ static int clears(const char *mode) {
         glEnable(GL_SCISSOR_TEST);
     }
     for (; goes_on(); groups++) {
-        int which = (int)(groups % (unsigned long)contexts), n = CLEARS;
-        if (!strcmp(mode, "random")) n = 1 + rand() % CLEARS_AT_MOST;
+        int which = (int)(groups % (unsigned long)contexts), n = usual;
+        if (!strcmp(mode, "random")) n = 1 + rand() % (usual * 5 / 3 + 1);
         if (contexts > 1) eglMakeCurrent(display, surface[which], surface[which], context[which]);
         glClearColor(contexts > 1 ? 0 : (float)(groups % 64) / 64.f, 0, 0, 1);
         for (int i = 0; i < n; i++) {
@@ -370,7 +370,7 @@ int main(int argc, char **argv) {
         return fail("expected flush, clears, random, contexts, gears, build, shading or changes");
     if (!open_display()) return fail("no EGL display with a pbuffer and OpenGL ES 2.0");
     end_s = seconds > 0 ? now() + seconds : 1e300;
-    if (strstr("clears random contexts", mode)) result = clears(mode);
+    if (strstr("clears random contexts", mode)) result = clears(mode, argc > 5 && atoi(argv[5]) > 0 ? atoi(argv[5]) : CLEARS);
     else if (!open_context(0, WIDTH, HEIGHT)) result = fail("no context");
     else {
         glEnable(GL_DEPTH_TEST);

@@ -1,7 +1,6 @@
 /* Bounding boxes of vertices, and how many pixels their projections cover. */
 #include "geometry.h"
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -117,10 +116,16 @@ struct point {
     double x, y;
 };
 
-static int by_place(const void *a, const void *b) {
-    const struct point *p = a, *q = b;
-    if (p->x != q->x) return p->x < q->x ? -1 : 1;
-    return (p->y > q->y) - (p->y < q->y);
+static bool is_before(struct point p, struct point q) { return p.x != q.x ? p.x < q.x : p.y < q.y; }
+
+/* A few points, for which qsort takes longer than all else. */
+static void sort(struct point *points, int n) {
+    for (int i = 1; i < n; i++) {
+        struct point p = points[i];
+        int at = i;
+        for (; at > 0 && is_before(p, points[at - 1]); at--) points[at] = points[at - 1];
+        points[at] = p;
+    }
 }
 
 static double turn(struct point o, struct point a, struct point b) {
@@ -130,7 +135,7 @@ static double turn(struct point o, struct point a, struct point b) {
 /* The convex hull (Andrew's monotone chain), counter-clockwise; `hull` has room for twice as many. */
 static int convex_hull(struct point *points, int n, struct point *hull) {
     int k = 0;
-    qsort(points, (size_t)n, sizeof *points, by_place);
+    sort(points, n);
     for (int i = 0; i < n; i++) {
         while (k >= 2 && turn(hull[k - 2], hull[k - 1], points[i]) <= 0) k--;
         hull[k++] = points[i];
@@ -191,16 +196,20 @@ uint64_t hw_projected_area(const struct hw_box *box, const float matrix[16], str
                                          (corner[i][1] + t * (corner[j][1] - corner[i][1])) / NEAR};
         }
     }
+    bool inside = true;
+    double right = (double)clip.x + clip.width, top = (double)clip.y + clip.height;
     for (int i = 0; i < n; i++) {
         points[i].x = viewport.x + (points[i].x + 1) / 2 * viewport.width;
         points[i].y = viewport.y + (points[i].y + 1) / 2 * viewport.height;
         if (!isfinite(points[i].x) || !isfinite(points[i].y)) return hw_rectangle_area(clip);
+        inside = inside && points[i].x >= clip.x && points[i].x <= right && points[i].y >= clip.y && points[i].y <= top;
     }
     n = convex_hull(points, n, hull);
+    if (inside) return (uint64_t)(polygon_area(hull, n) + 0.5);
     n = cut(hull, n, other, true, 1, clip.x);
-    n = cut(other, n, hull, true, -1, (double)clip.x + clip.width);
+    n = cut(other, n, hull, true, -1, right);
     n = cut(hull, n, other, false, 1, clip.y);
-    n = cut(other, n, hull, false, -1, (double)clip.y + clip.height);
+    n = cut(other, n, hull, false, -1, top);
     double area = polygon_area(hull, n);
     return area < (double)hw_rectangle_area(clip) ? (uint64_t)(area + 0.5) : hw_rectangle_area(clip);
 }

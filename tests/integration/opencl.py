@@ -29,7 +29,7 @@ ROUTES: dict[str, tuple[str, ...]] = {
 
 
 def compile_all(folder: Path) -> Path:
-    for name in ("checks", "clapp"):
+    for name in ("checks", "clapp", "shapes"):
         gcc = ["gcc", "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror"]
         source, target = str(SOURCES / f"{name}.c"), str(folder / name)
         subprocess.run([*gcc, "-o", target, source, "-lOpenCL", "-lpthread"], check=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from headway.engine.events import Described, Event, Measured
+from headway.live.wire.layout import Unfollowed
 from headway.view.traces import read_events
 from tests.integration import gl, opencl
 from tests.integration.command import HEADWAY, headway
@@ -131,6 +132,28 @@ def test_in_a_viewport_of_no_size_nothing_is_drawn(watched: Watched) -> None:
     assert set(watched.fragments("zero")) == {0}
 
 
+def test_explain_says_what_is_not_followed(watched: Watched, tmp_path: Path) -> None:
+    with (
+        gl.machine_alone(),
+        running_daemon(tmp_path / "run", "--software-gpu", "--no-leases") as daemon,
+    ):
+        environment = {**os.environ, **ON_THE_CPU, "HEADWAY_DIR": str(daemon.folder)}
+        run = [str(HEADWAY), "run", "-q", "--software-gpu", "--predict", "adaptive", "--"]
+        process = subprocess.Popen(
+            [*run, str(watched.program), "no-matrix", "stay"], env=environment
+        )
+        try:
+            gl.wait_until(
+                lambda: any(c["groups"] >= 20 for c in daemon.status()["channels"]), "20 groups"
+            )
+            task = daemon.status()["channels"][0]["task"]
+            said = headway("explain", task, env=environment).stdout
+        finally:
+            process.terminate()
+            process.wait()
+    assert Unfollowed.NO_POSITION.doc in said
+
+
 # -- calibrations ----------------------------------------------------------------------------------
 
 
@@ -177,7 +200,7 @@ def test_on_a_device_that_others_use_nothing_is_calibrated(
     source = gl.PROGRAMS.parents[1] / "examples" / "libetp" / "scenes.c"
     gl.compile_program(source, scenes, "-lEGL", "-lGLESv2", "-lm")
     with gl.machine_alone(), running_daemon(Path(state["HEADWAY_DIR"]), "--software-gpu") as daemon:
-        command = [HEADWAY, "run", "-q", "--software-gpu", "--", scenes, "gears", "60"]
+        command = [str(HEADWAY), "run", "-q", "--software-gpu", "--", str(scenes), "gears", "60"]
         other = subprocess.Popen(command, env={**state, **ON_THE_CPU})
         try:
             gl.wait_until(

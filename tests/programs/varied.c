@@ -1,8 +1,8 @@
 /* Ways to draw that a context monitor has to follow, or to give up on: a square over a quarter of 256x256 pixels, in 20 frames.
  *
- *     varied MODE
+ *     varied MODE [stay]
  *
- * Prints a checksum of the last frame and how many errors OpenGL told. */
+ * Prints a checksum of the last frame and how many errors OpenGL told. Told to stay, it waits in place of that. */
 #include <EGL/egl.h>
 #include <GLES3/gl31.h>
 #include <limits.h>
@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { SIZE = 256, FRAMES = 20 };
 
@@ -191,6 +192,7 @@ int main(int argc, char **argv) {
         if (frame == FRAMES - 1) glReadPixels(0, 0, SIZE, SIZE, GL_RGBA, GL_UNSIGNED_BYTE, pixels);
         eglSwapBuffers(display, surface);
     }
+    if (argc > 2) return pause();
     while (glGetError()) errors++;
     unsigned long sum = 0;
     for (size_t i = 0; i < sizeof pixels; i++) sum = sum * 31 + pixels[i];

@@ -35,8 +35,12 @@ SECONDS: Final = 10.0
 """How long a program runs, unless it is told."""
 FLUSHES, SOFTWARE_FLUSHES = 1_000_000, 100_000
 """The paper's number (section VI-B); a tenth where a CPU plays the GPU."""
+SEED: Final = "1"
 GROUPS: Final = 10_000
 """The paper's number of groups (section VI-C)."""
+SOFTWARE_CLEARS: Final = 30
+"""Clears of a group where a CPU plays the GPU, in place of the paper's 300: a group of these would
+take a second."""
 CLEARS: Final = ("flush", "clears", "random", "contexts")
 """What draws nothing, so has no shaders to calibrate."""
 BEGINNING: Final = 10
@@ -132,7 +136,9 @@ class LiveRuns:
         if mode == "flush":
             most = SOFTWARE_FLUSHES if self._software else FLUSHES
         seconds = self._seconds or (0.0 if mode == "flush" else SECONDS)
-        command = [str(self._program), mode, f"{seconds:g}", str(most)]
+        command = [str(self._program), mode, f"{seconds:g}", str(most), SEED]
+        if self._software:
+            command.append(str(SOFTWARE_CLEARS))
         trace = self._folder / f"{mode}.pftrace"
         with self._daemon("--no-leases", "--trace", str(trace)):
             done = subprocess.run(  # noqa: S603 - ourselves
