@@ -13,6 +13,8 @@
 - launches: kernels and copies of an OpenCL program on PoCL (`tests/programs/opencl/shapes.c`): how
   near those in known shapes are predicted, and each new shape before it was measured.
 
+- game: OpenArena's demo, each group by history and by learned costs, if it is installed.
+
 How near predictions of OpenGL are is what `headway papers run libetp --live` prints.
 """
 
@@ -24,14 +26,20 @@ import os
 import re
 import statistics
 import subprocess
+import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from benchmarks.desktop import INSTALL, has_openarena, openarena
 from benchmarks.gpu.results import Table
 from headway.engine.cost_models import Conditions
+from headway.engine.cost_models.adaptive import Adaptive
+from headway.engine.cost_models.history import History
 from headway.engine.cost_models.launches import Launches
 from headway.engine.events import Completed, Dispatched, Measured, Submitted
 from headway.engine.launching import Shape, shape_of
+from headway.trace.predictions import groups_of, judge
 from headway.trace.statistics import nearest_rank
 from headway.view.traces import read_events
 from tests.integration import gl, opencl
@@ -45,7 +53,7 @@ COMMANDS = 282
 """Of a frame of the gears: a clear, 280 draws and the swap."""
 BUILD, GEARS = "glmark2 build", "280 draws a frame"
 ROOM = ("--reserve", "95ms/100ms:ae")
-PARTS = ("reserve", "split", "monitor", "launches")
+PARTS = ("reserve", "split", "monitor", "launches", "game")
 ROUNDS = 25
 """In each of a kernel's first four shapes; of the others half of the launches after that are."""
 
@@ -59,11 +67,16 @@ def main() -> int:
     with gl.new_stage() as stage:
         os.environ["XDG_STATE_HOME"] = str(stage.folder)
         scenes = built(stage)
-        calibrate(stage, scenes)
+        if options.only not in ("launches", "game"):
+            calibrate(stage, scenes)
         for part in PARTS if options.only is None else (options.only,):
-            made = {"reserve": reserve, "split": split, "monitor": monitor, "launches": launches}[
-                part
-            ]
+            made = {
+                "reserve": reserve,
+                "split": split,
+                "monitor": monitor,
+                "launches": launches,
+                "game": game,
+            }[part]
             print(made(stage, scenes, options.repeats, options.seconds).markdown(), flush=True)
     return 0
 
@@ -267,6 +280,38 @@ def launches(stage: gl.Stage, scenes: str, repeats: int, seconds: float) -> Tabl
         "OpenCL on PoCL", "in known shapes", "mean error", "median", "new shapes within 15 %",
         "each, before it was measured",
     ]  # fmt: skip
+    return Table("", head, rows)
+
+
+def game(stage: gl.Stage, scenes: str, repeats: int, seconds: float) -> Table:
+    """TimeGraph's game: history was within 15 % in 8 % of cases here."""
+    head = ["OpenArena, costs by", "groups", "mean error", "median", "within 15 %", "over bound"]
+    if not has_openarena():
+        print(INSTALL, file=sys.stderr)
+        return Table("", head, [])
+    trace = stage.folder / "game.pftrace"
+    daemon = stage.daemon("--no-leases", "--trace", str(trace))
+    try:
+        options = ("--name", "game", "--predict", "adaptive")
+        stage.start(*openarena(stage.folder / "openarena"), options=options)
+        gl.wait_until(lambda: stage.is_managed("game"), "the game at the gate", seconds=90)
+        time.sleep(5 * seconds)
+    finally:
+        stage.stop_programs()
+        daemon.terminate()
+        daemon.wait()
+    models = {"history": History(), "adaptive": Adaptive()}
+    rows = [
+        [
+            verdict.model,
+            str(verdict.groups),
+            *(f"{100 * part:.1f} %" for part in (verdict.mean, verdict.median)),
+            f"{100 * verdict.within:.0f} %",
+            f"{100 * verdict.over:.1f} %",
+        ]
+        for verdict in judge(groups_of(read_events(trace)), models)
+        if verdict.model in models
+    ]
     return Table("", head, rows)
 
 
