@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 
 import click
@@ -13,18 +14,42 @@ LIKE = 0.5
 def describe(error: click.ClickException) -> str:
     """One line."""
     context = getattr(error, "ctx", None)
-    path = context.command_path if context else "headway"
+    path = context.command_path if context else _asked()
     message = " ".join(error.format_message().split())
     if isinstance(error, click.NoSuchOption):
         message = (
             f"no such option {error.option_name}{_meant(error.option_name, _options(context))}"
         )
+    elif isinstance(error, click.MissingParameter) and error.param is not None:
+        message = f"expected {_written(error.param)}, found none."
+    elif isinstance(error, click.BadOptionUsage):
+        message = f"expected a value after {error.option_name}, found none."
+    elif isinstance(error, click.BadParameter) and error.param is not None:
+        message = f"{error.param.opts[0]}: {error.message}"
+    elif message.startswith("Got unexpected extra"):
+        message = f"found more than expected: {message.partition('(')[2].rstrip(').')}."
+    if message[-1:] not in ".?!":
+        message += "."
     return f"{path}: {message} Run '{path} --help' to see what it takes."
 
 
 def no_such_command(name: str, known: Iterable[str], context: click.Context) -> click.UsageError:
     """For a group."""
     return click.UsageError(f"no such command {name}{_meant(name, known)}", context)
+
+
+def _asked() -> str:
+    """The command on the command line, where an error does not say whose it is."""
+    from headway.view.cli import COMMANDS
+
+    return f"headway {sys.argv[1]}" if sys.argv[1:2] and sys.argv[1] in COMMANDS else "headway"
+
+
+def _written(parameter: click.Parameter) -> str:
+    """As people write it: the shortest name of an option, with what it takes."""
+    context = click.Context(click.Command("headway"))
+    value = parameter.make_metavar(context)
+    return f"{parameter.opts[0]} {value}" if isinstance(parameter, click.Option) else value
 
 
 def _options(context: click.Context | None) -> list[str]:
