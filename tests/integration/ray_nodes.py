@@ -16,7 +16,8 @@ from typing import Any
 from headway.fleet import joining
 from tests.integration.command import HEADWAY
 
-START_S = 120
+START_S = 200
+ATTEMPTS = 3
 ON_LOOPBACK = (
     "--node-ip-address=127.0.0.1", "--object-store-memory=80000000", "--min-worker-port=0",
     "--max-worker-port=0", "--include-log-monitor=false",
@@ -88,7 +89,10 @@ class RayNodes:
         )
         words = ["up", *where, "--name", name, "--software-gpus", str(gpus), "--"]
         self.names.append(name)
-        done = self.headway(*words, *ON_LOOPBACK, f"--num-cpus={cpus}", *own)
+        for _attempt in range(ATTEMPTS):
+            done = self.headway(*words, *ON_LOOPBACK, f"--num-cpus={cpus}", *own)
+            if "timed out during startup" not in done.stderr:
+                break  # Ray gives a node 30 s, whatever the machine does beside
         assert done.returncode == 0, done.stderr
 
     def node(self, name: str) -> dict[str, Any]:

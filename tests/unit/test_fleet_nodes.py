@@ -23,6 +23,7 @@ from headway.fleet.joining import FleetError
 from headway.fleet.nodes import Node, NodeGpu
 from headway.fleet.notes import Note, Notes, choose, started
 from headway.fleet.worker import LOWEST, options, take
+from tests.integration.command import headway
 
 TICKETS = [f"{number:032x}" for number in range(9)]
 GPU = {"model": "NVIDIA-H200"}
@@ -139,6 +140,27 @@ def fake_cluster(*versions: str | None) -> Any:
 
     found = [told(number, version) for number, version in enumerate(versions)]
     return SimpleNamespace(get_actor=get_actor, nodes=lambda: found)
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("here", "--address: found 'here', expected HOST:PORT"),
+        ("127.0.0.1:99999", "--address: found '127.0.0.1:99999', expected HOST:PORT"),
+        ("127.0.0.1:1", "no Ray cluster answers at 127.0.0.1:1; headway fleet up --head starts"),
+    ],
+)
+@pytest.mark.parametrize("words", [["status"], ["up", "--name", "x"]], ids=["status", "up"])
+def test_a_cluster_that_is_not_there_is_one_line(
+    tmp_path: Path, words: list[str], address: str, said: str
+) -> None:
+    done = headway(
+        "fleet", *words, "--address", address, env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
+    )
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"headway fleet: {said}")
+    assert done.returncode == 1
+    assert not list(tmp_path.glob("**/node.json"))
 
 
 def test_a_cluster_without_headway_or_with_another_is_one_line() -> None:

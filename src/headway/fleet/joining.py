@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import socket
 from typing import Any
 
 OLDEST = (2, 50)
@@ -13,6 +14,7 @@ NAMESPACE = "headway"
 PLACER = "headway-placer"
 RESOURCE = "headway"
 """Ray's resource for reserved GPU time: 1 for each GPU of a node."""
+REACH_S = 5.0
 CLAIMS, MOST_CLAIMS = "headway_claims", 10_000
 """Ray's resource of which every claim takes 1: so that Ray starts workers with claims on nodes with
 GPUs alone, and where the placer says. A worker that needs no resource starts anywhere."""
@@ -43,6 +45,17 @@ def ray() -> Any:
     return found
 
 
+def reach(address: str) -> None:
+    """FleetError if nobody listens at HOST:PORT: Ray itself would try for more than a minute."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise FleetError(f"headway fleet: --address: found {address!r}, expected HOST:PORT")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=REACH_S).close()
+    except OSError as error:
+        raise FleetError(_no_cluster(address, error)) from None
+
+
 def connect(address: str | None = None) -> Any:
     """Ray, with this process as a driver of the cluster at an address; by default the cluster of
     $RAY_ADDRESS, or of this machine."""
@@ -51,9 +64,12 @@ def connect(address: str | None = None) -> Any:
         return found
     import logging
 
+    where = address or os.environ.get("RAY_ADDRESS") or "auto"
+    if where not in ("auto", "local") and "://" not in where:
+        reach(where)
     try:
         found.init(
-            address=address or os.environ.get("RAY_ADDRESS") or "auto",
+            address=where,
             namespace=NAMESPACE,
             log_to_driver=False,
             logging_level=logging.ERROR,

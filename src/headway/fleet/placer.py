@@ -31,6 +31,8 @@ EVICT_S = 2.0
 REGISTERED_S = 10.0
 """How long Ray may take to know an actor that a driver has asked for."""
 ENDED_S = 120.0
+STARTS_S = 20.0
+"""How long Ray may take to start a worker before people are told."""
 TRIES = 3
 
 
@@ -187,6 +189,9 @@ class Placer:
             state = "pending" if gpu is None else "restarting"
         else:
             state = "running" if held.running else "placed"
+            waited_s = time.monotonic() - held.fresh_s
+            if not held.running and waited_s > STARTS_S:
+                why = f"for {waited_s:.0f} s Ray has not started its worker; ray status may say why"
         place = held.at or (None if gpu is None else gpu.place)
         return {
             "ticket": ticket,

@@ -25,7 +25,7 @@ NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 PLUGIN = "headway.fleet.plugin.Plugin"
 UNITS = "RAY_custom_unit_instance_resources"
 STARTED = "Ray runtime started"
-UP_S, DOWN_S = 60.0, 15.0
+UP_S, DOWN_S = 180.0, 15.0
 SOON = {
     "RAY_health_check_initial_delay_ms": "2000",
     "RAY_health_check_period_ms": "1000",
@@ -53,6 +53,8 @@ def up(
         raise FleetError(
             f"headway fleet up: --name: found {name!r}, expected letters, digits, ., _ and -"
         )
+    if address is not None:
+        joining.reach(address)
     folder = nodes.fleet_folder() / name
     paths.prepare(folder)
     node = Node(
@@ -140,10 +142,12 @@ def _start_ray(node: Node, ray_options: Sequence[str]) -> tuple[int, int]:
         )
     end_s = time.monotonic() + UP_S
     while STARTED not in _read(log):
-        if process.poll() is not None or time.monotonic() > end_s:
-            if process.poll() is None:
-                process.terminate()
+        if process.poll() is not None:
             raise FleetError(f"headway fleet up: Ray did not start: {_why(log)}")
+        if time.monotonic() > end_s:
+            process.terminate()
+            why = f"nothing within {UP_S:g} s; {log} may say why"
+            raise FleetError(f"headway fleet up: Ray did not start: {why}")
         time.sleep(0.05)
     return life(process.pid)
 
