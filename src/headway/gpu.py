@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from headway.live.api.gpu import BudgetExceeded, Device, chunks, token
 from headway.live.api.gpu_line import LockMisuse, TokenTimeout
+from headway.live.api.gpu_slices import NoSlices
 from headway.live.api.gpu_state import State, state
 
 __all__ = [
     "BudgetExceeded",
     "Device",
     "LockMisuse",
+    "NoSlices",
     "State",
     "TokenTimeout",
     "chunks",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -137,6 +138,24 @@ def test_a_unit_that_does_not_come_keeps_nobody_for_ever(
         result = cuda.finish(program)
     assert cuda.answer(result)["checksum"] == expected_checksum(WARM_UP + 2, KERNELS)
     assert "a unit did not come within 10 s" in result.stderr
+
+
+def test_each_slice_of_a_gpu_has_a_stream_of_its_own(gpu: cuda.Gpu) -> None:
+    asks = (
+        "from headway.live.api.gpu_slices import slice_stream as s; "
+        "print(len({s(0, n, 4) for n in range(4)} - {0}), s(0, 1, 4) == s(0, 1, 4)); s(0, 0, 99)"
+    )
+
+    def run(**env: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", asks], env=gpu.environment(env), capture_output=True, text=True
+        )
+
+    result = run()
+    assert result.stdout == "4 True\n"
+    assert "GPU 0: found 99 slices, expected at most 16 of 8 SMs" in result.stderr
+    older = run(SOFTCUDA_NO_GREEN=1)
+    assert "GPU 0 cannot be sliced: cuDeviceGetDevResource: error 801" in older.stderr
 
 
 def test_a_second_process_of_a_program_goes_without_units(

@@ -22,6 +22,7 @@ pytestmark = pytest.mark.live
 
 TWO = "[machine]\ncpus = 4\ngpus = 2\n[gpusync]\nrho = 1\n"
 FOUR = "[machine]\ncpus = 4\ngpus = 4\n[gpusync]\nrho = 1\n"
+SLICED = "[machine]\ncpus = 4\ngpus = 4\nslices = 4\n[gpusync]\nrho = 1\n"
 THROUGH_HOST = f'{TWO}migration = "system"\n'
 EARLY = f'{TWO}budget = {{ policy = "early" }}\n'
 
@@ -104,6 +105,25 @@ def taken(daemon: DaemonProcess, index: int) -> Iterator[None]:
         done[index].set()
         for thread in threads:
             thread.join(20)
+
+
+@on(SLICED)
+def test_between_slices_of_one_gpu_state_is_copied_for_real(daemon: DaemonProcess) -> None:
+    data = os.urandom(3 * 1024 * 1024)
+    first = SoftBuffer(data, 0)
+    state = gpu.state(first)
+    with gpu.token("mover", state=state) as device:
+        assert (device.index, device.gpu) == (0, 0)
+        assert state[0] is first
+    with taken(daemon, 0), gpu.token("mover", state=state) as device:
+        assert device.index != 0
+        assert device.gpu == 0
+        assert device.moved
+        assert state[0] is not first
+        assert (state[0].device, bytes(state[0].data)) == (0, data)
+        there = state[0]
+    with gpu.token("mover", state=state) as device:
+        assert (state[0] is there) is not device.moved
 
 
 @pytest.mark.parametrize("daemon", [TWO, FOUR], indirect=True, ids=["two", "four"])

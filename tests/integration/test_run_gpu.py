@@ -19,13 +19,17 @@ from tests.integration.daemon_client import DaemonProcess, running_daemon, wait_
 pytestmark = pytest.mark.live
 
 TWO = '[machine]\ncpus = 2\ngpus = 2\n[gpusync]\nrho = 1\nallocator = "r2dglp-wc"\n'
+SLICED = "[machine]\ncpus = 2\ngpus = 4\ngpus_each = 4\nslices = 2\n[gpusync]\nrho = 1\n"
+PERCENT = "os.environ.get('CUDA_MPS_ACTIVE_THREAD_PERCENTAGE', '')"
 SHOWS = "import os; print(os.environ['CUDA_VISIBLE_DEVICES'], flush=True); input()"
 
 
-@pytest.fixture
-def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DaemonProcess]:
+@pytest.fixture(params=[TWO], ids=["two"])
+def daemon(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[DaemonProcess]:
     file = tmp_path / "locks.toml"
-    file.write_text(TWO)
+    file.write_text(request.param)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     with running_daemon(tmp_path / "run", "--locks", str(file)) as daemon:
         monkeypatch.setenv("HEADWAY_DIR", str(daemon.folder))
@@ -41,11 +45,13 @@ def started() -> Iterator[list[subprocess.Popen[str]]]:
         process.communicate()
 
 
-def start(started: list[subprocess.Popen[str]], name: str, *options: str) -> subprocess.Popen[str]:
+def start(
+    started: list[subprocess.Popen[str]], name: str, *options: str, shows: str = SHOWS
+) -> subprocess.Popen[str]:
     process = subprocess.Popen(
         [
             *(HEADWAY, "run", "--no-daemon", "--gpu", "auto", "--name", name, *options, "--"),
-            *(sys.executable, "-c", SHOWS),
+            *(sys.executable, "-c", shows),
         ],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -83,6 +89,15 @@ def test_programs_are_placed_by_the_allocator_and_the_next_one_waits_for_a_place
     first.send_signal(signal.SIGKILL)
     assert says(third) == place
     assert queues(daemon)[int(place)] == ["third"]
+
+
+@pytest.mark.parametrize("daemon", [SLICED], indirect=True, ids=["sliced"])
+def test_programs_on_slices_of_a_gpu_have_a_part_of_it_under_mps(
+    daemon: DaemonProcess, started: list[subprocess.Popen[str]]
+) -> None:
+    shows = SHOWS.replace("print(", f"print({PERCENT}, ")
+    programs = [start(started, f"p{n}", shows=shows) for n in range(4)]
+    assert sorted(map(says, programs)) == ["50 0", "50 0", "50 1", "50 1"]
 
 
 def test_a_place_lasts_as_long_as_the_program_whatever_becomes_of_its_descriptors(

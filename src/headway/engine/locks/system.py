@@ -55,6 +55,8 @@ class LockSystem:
     launch_ns: int = 0
     """CPU time of a job before each operation, with the unit's lock held."""
     budgets: BudgetSettings = field(default_factory=BudgetSettings)
+    slices: int = 1
+    """As how many devices each GPU stands: parts of its multiprocessors."""
 
     def mistakes(self) -> Iterator[Mistake]:
         """What is wrong with the settings, by the key that files use."""
@@ -73,6 +75,9 @@ class LockSystem:
         yield from self.copies.mistakes()
         yield from self.budgets.mistakes()
         if not any(True for _ in self.clusters.mistakes()):
+            if self.slices < 1 or self.clusters.devices % self.slices:
+                expected = f"a divisor of {self.clusters.devices}, the number of gpus"
+                yield "slices", self.slices, expected
             if self.bus.link > 0 and self.bus.hub > 0 and self.worst_rate < 1:
                 narrow = "link" if self.bus.link < self.bus.hub else "hub"
                 found = getattr(self.bus, narrow)

@@ -19,6 +19,7 @@ from headway.live.api import gpu_buffers as buffers
 from headway.live.api.followers import following
 from headway.live.api.gpu_current import machine_number, make_current, ordinal
 from headway.live.api.gpu_line import Gone, Line, LockMisuse, TokenTimeout, say_once
+from headway.live.api.gpu_slices import slice_stream
 from headway.live.api.gpu_state import State
 
 UNITS = ("compute", "h2d", "d2h")
@@ -45,7 +46,10 @@ class Device:
         workers: bool = False,
     ) -> None:
         self.index: int = granted.get("device", 0)
-        """The number of the GPU."""
+        """The number of the GPU, or of the slice where a GPU stands for several devices."""
+        self._slices: int = granted.get("slices", 1)
+        self.gpu = self.index // self._slices
+        """The number of the GPU on the machine."""
         self.home: int | None = granted.get("home")
         """The GPU of the task's token before this one; None: this is the first."""
         self._line = line
@@ -62,6 +66,15 @@ class Device:
     def moved(self) -> bool:
         """Whether the task's last token was on another GPU."""
         return self.home is not None and self.home != self.index
+
+    @property
+    def stream(self) -> int:
+        """A stream of CUDA whose kernels have this slice's multiprocessors only; the GPU's default
+        stream (0) where a GPU is one device. For `torch.cuda.ExternalStream` or CuPy's."""
+        self._check()
+        if self._slices == 1:
+            return 0
+        return slice_stream(ordinal(self.gpu), self.index % self._slices, self._slices)
 
     def _check(self) -> None:
         if not self._open:
@@ -129,7 +142,7 @@ class Device:
                 f"copy: found {sizes[1]} bytes for {sizes[0]}, expected buffers of the same size"
             )
         places = buffers.device_of(target), buffers.device_of(source)
-        here = ordinal(self.index)
+        here = ordinal(self.gpu)
         if places == (None, None) or here not in places:
             raise LockMisuse(
                 f"copy: found a copy from {_place(places[1])} to {_place(places[0])}, expected to "
@@ -137,7 +150,7 @@ class Device:
             )
         other = next((place for place in places if place not in (None, here)), None)
         if other is not None:
-            self._copy("peer", target, source, other, chunk)
+            self._copy("peer", target, source, machine_number(other) * self._slices, chunk)
         elif None in places:
             self._copy("d2h" if places[0] is None else "h2d", target, source, None, chunk)
         else:
@@ -158,14 +171,18 @@ class Device:
     def _copy(
         self, kind: str, target: Any, source: Any, home: int | None, chunk: str = "2MiB"
     ) -> None:
-        more = {} if home is None else {"home": machine_number(home)}
+        more = {} if home is None else {"home": home}
         for offset, length in chunks(buffers.size_of(source), chunk):
             with self._owned(kind, None, **more):
                 buffers.copy_part(target, source, offset, length)
 
     def _bring(self, state: State) -> None:
         """The state to this GPU, before the program's own work (GPUSync: migrate first)."""
-        state.bring(ordinal(self.index), self._copy)
+        here = ordinal(self.gpu)
+        if state.device is None and state.home is not None:
+            there = machine_number(state.home) * self._slices
+            state.device = self.index if state.home == here else there
+        state.bring(here, self.index, self._copy)
 
     def _leave(self, state: State) -> None:
         """The state to the host, after the program's own work, where it moves that way."""
@@ -239,7 +256,7 @@ def token(
         device = Device(line, granted, budget_ns, workers=workers)
         _here.held = True
         try:
-            make_current(ordinal(device.index))
+            make_current(ordinal(device.gpu))
             if state is not None:
                 device._bring(state)
             yield device

@@ -11,7 +11,7 @@ from headway.live.api import gpu_buffers as buffers
 from headway.live.api.gpu_line import LockMisuse
 
 Copy = Callable[[str, Any, Any, "int | None"], None]
-"""Copies a whole buffer under a unit: the unit, the target, the source, and for "peer" the GPU
+"""Copies a whole buffer under a unit: the unit, the target, the source, and for "peer" the device
 that has the source."""
 
 
@@ -28,7 +28,9 @@ class State:
         if len(set(homes.values())) > 1:
             raise LockMisuse(f"state: found buffers on GPUs {homes}, expected all on the same")
         self.home: int | None = next(iter(homes.values()))
-        """The GPU that has the buffers; None: the host has them."""
+        """The GPU that has the buffers, by this process's count; None: the host has them."""
+        self.device: int | None = None
+        """The device among those of the tokens; a GPU may stand for several. None: not known."""
         self._buffers = found
         self._saved: dict[str | int, Any] = {}
         """Copies on the host, where state moves through the host's memory."""
@@ -58,11 +60,11 @@ class State:
         for name, buffer in self._buffers.items():
             buffers.check(buffer, _what(name))
 
-    def bring(self, here: int, copy: Copy) -> bool:
-        """Move everything to a GPU; True if anything moved. If a copy fails, all is where it was:
-        the old buffers are given up when all new ones are complete."""
+    def bring(self, here: int, device: int, copy: Copy) -> bool:
+        """Move everything to a device of GPU `here`; True if anything moved. If a copy fails, all
+        is where it was: the old buffers are given up when all new ones are complete."""
         fresh, self._fresh = self._fresh, False  # the job may write to the buffers
-        if self.home == here:
+        if self.device == device:
             return False
         moved = {}
         for name, buffer in self._buffers.items():
@@ -72,11 +74,11 @@ class State:
             elif self.home is None:
                 copy("state in", new, buffer, None)
             else:
-                copy("peer", new, buffer, self.home)
+                copy("peer", new, buffer, self.device)
             moved[name] = new
         for name, new in moved.items():
             self._buffers[name] = buffers.adopt(self._buffers[name], new)
-        self.home = here
+        self.home, self.device = here, device
         return True
 
     def save(self, copy: Copy) -> None:

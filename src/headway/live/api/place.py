@@ -63,10 +63,13 @@ def _level(options: Mapping[str, str | None]) -> int:
 
 
 def _variables(answer: Mapping[str, object], place: str, units: bool) -> dict[str, str]:
+    device, slices = int(str(answer["device"])), int(str(answer["slices"]))
     found = {
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        "CUDA_VISIBLE_DEVICES": str(answer["device"]),
+        "CUDA_VISIBLE_DEVICES": str(device // slices),
     }
+    if slices > 1:
+        found["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(100 // slices)
     if units:
         found |= {"HEADWAY_PLACE": place, "HEADWAY_UNITS": str(control_socket(runtime_folder()))}
     return found

@@ -250,6 +250,7 @@ class LockServer:
         return {
             "device": device,
             "home": home,
+            "slices": self.system.slices,
             "migration": self.system.migration,
             "enforced": self._policing.enforced,
         }

@@ -139,6 +139,7 @@ def _read_system(machine: Table, settings: Table) -> LockSystem:
         distances,
         bus,
         budgets=budgets,
+        slices=machine.integer("slices", 1, least=1, most=MAX_PROCESSORS),
         **times,
     )
     machine.close()
@@ -151,7 +152,7 @@ def _read_system(machine: Table, settings: Table) -> LockSystem:
 
 _OF_THE_MACHINE = {
     "cpus": "cpus", "cpus_each": "cpus_each", "devices": "gpus", "devices_each": "gpus_each",
-    "distances": "distances", "link": "link", "hub": "hub",
+    "distances": "distances", "link": "link", "hub": "hub", "slices": "slices",
 }  # fmt: skip
 _OF_A_TABLE = {
     "units": "copies", "reserved": "copies", "chunk": "copies", "policy": "budget",
