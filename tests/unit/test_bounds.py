@@ -372,6 +372,17 @@ def test_a_job_as_long_as_noise_and_aberrance_make_it_is_counted() -> None:
     assert found.remarks
 
 
+def test_copies_of_aberrant_jobs_are_as_much_longer_as_noise_makes_them() -> None:
+    row: dict[str, Any] = {"name": "a", "period": "100ms", "kernels": ["10us"], "input": "2MiB"}
+    row |= {"noise": 0.3, "aberrant": {"every": "100ms", "factor": 4}}
+    file = {"run": {"duration": "60s"}, "gpusync": {}, "task": [row]}
+    plan = read_gpusync(file, "f")
+    (verdict,) = analyse_machine(plan).verdicts
+    assert verdict.bound_ns is not None
+    worst_ns = run_plan(plan).tasks["a"].worst_ns
+    assert verdict.bound_ns / 2 < worst_ns <= verdict.bound_ns
+
+
 def test_a_job_that_may_begin_late_is_counted_from_its_release() -> None:
     rows: list[dict[str, Any]] = [
         {"name": "a", "period": "20ms", "cpu": "2ms", "jitter": "5ms"},
