@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from math import sqrt
 from multiprocessing import get_context
@@ -120,12 +120,19 @@ def _judge(
     return utilisation, counts, len(numbers)
 
 
-def run_study(study: Study, *, workers: int = 1, progress: Progress | None = None) -> Ratios:
-    """Judge all task sets; if `progress` stops it, those that were judged."""
+def run_study(
+    study: Study,
+    *,
+    workers: int = 1,
+    pool: Executor | None = None,
+    progress: Progress | None = None,
+) -> Ratios:
+    """Judge all task sets, in a pool if there is one, else in so many processes; if `progress`
+    stops the study, those that were judged."""
     accepted = {(name, u): 0 for name, _ in study.systems for u in study.utilisations}
     judged = dict.fromkeys(study.utilisations, 0)
     total = study.sets * len(study.utilisations)
-    for utilisation, counts, count in _batches(study, workers):
+    for utilisation, counts, count in _batches(study, workers, pool):
         judged[utilisation] += count
         for (name, _), more in zip(study.systems, counts, strict=True):
             accepted[name, utilisation] += more
@@ -134,22 +141,25 @@ def run_study(study: Study, *, workers: int = 1, progress: Progress | None = Non
     return {key: Ratio(count, judged[key[1]]) for key, count in accepted.items()}
 
 
-def _batches(study: Study, workers: int) -> Iterator[tuple[float, list[int], int]]:
+def _batches(
+    study: Study, workers: int, given: Executor | None
+) -> Iterator[tuple[float, list[int], int]]:
     work = [
         (utilisation, range(first, min(first + BATCH, study.sets)))
         for first in range(0, study.sets, BATCH)
         for utilisation in study.utilisations
     ]
-    if workers <= 1:
+    if given is None and workers <= 1:
         for utilisation, numbers in work:
             yield _judge(study, utilisation, numbers)
         return
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        pending: list[Future[tuple[float, list[int], int]]] = [
-            pool.submit(_judge, study, utilisation, numbers) for utilisation, numbers in work
-        ]
-        try:
-            for future in as_completed(pending):
-                yield future.result()
-        finally:
+    pool = given or ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+    pending: list[Future[tuple[float, list[int], int]]] = [
+        pool.submit(_judge, study, utilisation, numbers) for utilisation, numbers in work
+    ]
+    try:
+        for future in as_completed(pending):
+            yield future.result()
+    finally:
+        if given is None:
             pool.shutdown(wait=True, cancel_futures=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headway.view.cli.groups import Group, print_help_if_bare
+from headway.view.cli.spreading import ray_option, spread
 from headway.view.errors import UserError
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ def show(figure: str, variant: str | None) -> None:
 @click.option(
     "--software-gpu", is_flag=True, help="With --live: run libETP's programs on llvmpipe."
 )
+@ray_option
 @click.option("--strict", is_flag=True, help="Exit with 1 if a claim does not hold.")
 def run(
     names: tuple[str, ...],
@@ -114,6 +116,7 @@ def run(
     prng: str | None,
     seconds: float | None,
     software_gpu: bool,
+    ray: str | None,
     strict: bool,
 ) -> int:
     """Run figures and state each claim: holds, or does not hold and why.
@@ -139,29 +142,32 @@ def run(
             raise UserError("--plot draws one figure: expected one name, found several")
     results, moved = [], [0] * VARIED
     slow = [figure for figure in chosen if not isinstance(figure, Figure)]
+    if ray is not None and slow:
+        raise UserError(f"--ray: found {slow[0].id}, expected figures of TimeGraph or PIX/RIX")
     of_live = {"--prng": prng, "--seconds": seconds, "--software-gpu": software_gpu or None}
     _check_live(chosen, live=live, given=[name for name, value in of_live.items() if value])
     shown = _run_live(slow, prng, seconds, software_gpu) if live else _run_tables(slow)
     failed = show_results(shown, as_json=as_json, plot=plot)
-    for figure in chosen:
-        if not isinstance(figure, Figure):
-            continue
-        result = run_figure(figure, SEEDS if seeds is None else range(1, seeds + 1))
-        failed += sum(not claim.holds for claim in result.claims)
-        results.append(result)
-        for number in range(VARIED if fraction is not None else 0):
-            other = run_figure(figure, SEEDS[:1], varied=(fraction or 0.0, number))
-            moved[number] += sum(claim.holds for claim in other.claims)
-        if as_json:
-            import msgspec
+    with spread(ray) as pool:
+        for figure in chosen:
+            if not isinstance(figure, Figure):
+                continue
+            result = run_figure(figure, SEEDS if seeds is None else range(1, seeds + 1), pool=pool)
+            failed += sum(not claim.holds for claim in result.claims)
+            results.append(result)
+            for number in range(VARIED if fraction is not None else 0):
+                other = run_figure(figure, SEEDS[:1], varied=(fraction or 0.0, number), pool=pool)
+                moved[number] += sum(claim.holds for claim in other.claims)
+            if as_json:
+                import msgspec
 
-            click.echo(msgspec.json.encode(as_dict(result)))
-        else:
-            _print(result)
-        if plot is not None:
-            from headway.view.plots import plot_figure
+                click.echo(msgspec.json.encode(as_dict(result)))
+            else:
+                _print(result)
+            if plot is not None:
+                from headway.view.plots import plot_figure
 
-            plot_figure(plot, f"{figure.id}: {figure.title}", plot_data(result))
+                plot_figure(plot, f"{figure.id}: {figure.title}", plot_data(result))
     if results and not as_json:
         _print_score(results, vary, moved)
     return DOES_NOT_HOLD if strict and failed else 0

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headway.view.cli.groups import Group, print_help_if_bare
+from headway.view.cli.spreading import ray_option, spread
 from headway.view.errors import INTERRUPTED, UserError
 
 if TYPE_CHECKING:
@@ -183,6 +184,7 @@ def command(context: click.Context) -> None:
 @click.option(
     "--jobs", type=click.IntRange(1, 4096), help="Processes to use; by default one for each CPU."
 )
+@ray_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.option("--plot", metavar="F.png", help="Draw the ratios with their intervals.")
 def acceptance(**options: Any) -> int:
@@ -213,8 +215,10 @@ def acceptance(**options: Any) -> int:
     _check(study.recipe, study.utilisations, study.systems[0][1].clusters.cpus)
     workers = options["jobs"] or os.cpu_count() or 1
     total = study.sets * len(study.utilisations)
-    with watch("task sets", total) as watcher:
-        ratios = run_study(study, workers=workers, progress=lambda done, _: watcher(done))
+    with spread(options["ray"]) as pool, watch("task sets", total) as watcher:
+        ratios = run_study(
+            study, workers=workers, pool=pool, progress=lambda done, _: watcher(done)
+        )
     if options["as_json"]:
         import msgspec
 
