@@ -43,6 +43,8 @@ def _dispatch_at_times(dispatch: Callable[..., Group | None]) -> Callable[..., G
 CORE = "headway.engine.core"
 LEDGER = "headway.engine.ledger"
 POLICIES = "headway.engine.policies"
+_PRT_PROMISES = ("needs_idle", "takes_idle", "keeps_rank", "decides")
+"""Whatever it does."""
 RESERVE = "headway.engine.reserves.Reserve"
 MISTAKES: list[tuple[str, dict[str, object], set[str]]] = [
     ("every group is let through", {f"{RESERVE}.lets_through": lambda *_: True}, {"budget"}),
@@ -59,7 +61,11 @@ MISTAKES: list[tuple[str, dict[str, object], set[str]]] = [
     ),
     (
         "prt does not wait for an idle GPU",
-        {f"{POLICIES}.prt.Prt.admits": lambda *_: True, f"{POLICIES}.prt.Prt.needs_idle": False},
+        {
+            f"{POLICIES}.prt.Prt.admits": lambda *_: True,
+            f"{POLICIES}.prt.Prt.needs_idle": False,
+            f"{POLICIES}.prt.Prt.promises": classmethod(lambda _: _PRT_PROMISES),
+        },
         {"one-online"},
     ),
     (

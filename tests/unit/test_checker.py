@@ -12,6 +12,7 @@ from hypothesis import given, settings
 
 from headway.engine.core import Engine
 from headway.engine.events import (
+    Began,
     Completed,
     Dispatched,
     Ended,
@@ -27,7 +28,7 @@ from headway.engine.events import (
     Submitted,
     TaskAdded,
 )
-from headway.engine.model import Group
+from headway.engine.model import Group, make_rank
 from headway.engine.priorities import Fixed
 from headway.trace.checker import KEPT, RULES, Checker, Violation, check, describe_rules
 from tests.bench.drives import (
@@ -447,7 +448,7 @@ def test_sequence_only_who_went_beside_others_may_be_done_first(policy: str, fir
         engine.complete(group, now_ns - 1, now_ns)
     if policy == "prt":
         at = place(events, TaskAdded, task="high")
-        events = altered(events, at, policy="prt")
+        events = altered(events, at, policy="prt", promises=())
     in_order = policy == "overlap" or first == "low"
     assert ("sequence" in broken(events)) != in_order
 
@@ -554,3 +555,28 @@ def test_the_help_text_names_every_rule() -> None:
 def test_a_stream_without_an_end_is_seen_to_be_cut_off() -> None:
     assert check(prt_run()).ended
     assert not check(prt_run()[:-1]).ended
+
+
+MS = 1_000_000
+
+
+@pytest.mark.parametrize("promised", [("keeps_rank", "takes_idle", "decides"), ("decides",), ()])
+def test_a_policy_from_outside_is_held_to_what_it_promises(
+    promised: tuple[str, ...],
+) -> None:
+    """And to nothing else: nobody here knows it by its name."""
+    low, high = make_rank(0), make_rank(9)
+    events: list[Event] = [
+        Began(0, 1),
+        TaskAdded(0, "low", "mine", "0", low, promises=promised),
+        TaskAdded(0, "high", "mine", "9", high, promises=promised),
+        Submitted(0, "low", 0, 0, None),
+        Submitted(0, "high", 0, 0, None),
+        Dispatched(0, "low", 0, 0),
+        Completed(MS, "low", 0, 0, 0, 0, None, 0, False, None),
+        Dispatched(MS, "high", 0, 0),
+        Completed(2 * MS, "high", 0, 0, 0, MS, None, 0, False, None),
+        Ended(2 * MS, True),
+    ]
+    wrong = ["priority"] if "keeps_rank" in promised else []
+    assert [violation.rule for violation in check(events).violations] == wrong

@@ -157,6 +157,7 @@ def records_with(
         bool: st.booleans(),
         int | None: numbers | st.none(),
         str | None: names | st.none(),
+        tuple[str, ...]: st.lists(names, max_size=4).map(tuple),
         tuple[tuple[str, int], ...]: st.lists(st.tuples(FEATURES, AMOUNTS), max_size=4).map(tuple),
     }
     found = {}

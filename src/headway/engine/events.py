@@ -84,6 +84,8 @@ class TaskAdded(Event):
     patience_ns: int = 0
     gpu: int | None = None
     """The only GPU that its work goes to; None: any."""
+    promises: tuple[str, ...] = ()
+    """What its policy promises of the order; nothing: as its name says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,7 @@ class PolicySet(Event):
     policy: str
     holdoff_ns: int = 0
     patience_ns: int = 0
+    promises: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -441,6 +444,7 @@ class Recorder(Observer):
             policy.holdoff_ns,
             policy.patience_ns,
             task.device,
+            policy.promises(),
         )
 
     def task_removed(self, task: Task, now_ns: int) -> None:
@@ -448,7 +452,8 @@ class Recorder(Observer):
 
     def policy_set(self, task: Task, now_ns: int) -> None:
         policy = task.policy
-        self.say(PolicySet, now_ns, task.name, policy.name, policy.holdoff_ns, policy.patience_ns)
+        times = policy.holdoff_ns, policy.patience_ns
+        self.say(PolicySet, now_ns, task.name, policy.name, *times, policy.promises())
 
     def ranked(self, task: Task, now_ns: int) -> None:
         self.say(Ranked, now_ns, task.name, task.rank, task.base_rank)

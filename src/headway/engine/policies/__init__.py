@@ -37,6 +37,11 @@ class Policy:
     keeps_rank: bool = False
     """A promise: its groups are asked in the order of rank, and none goes onto a busy GPU while a
     more important one is ready. Users to whom a spec gives no other right may choose it."""
+    follows_own: bool = False
+    """A promise: onto a busy GPU a group goes only behind one of its own task."""
+    shares_gpu: bool = False
+    """Whether its groups may be on a GPU at the same time as others, where the device runs several:
+    they may be done before those that went first."""
     at_once: bool = False
     """Whether a group that `admits` would let go may go with the asking, before the answer."""
     decides: bool = True
@@ -57,6 +62,11 @@ class Policy:
         for promise in ("needs_idle", "takes_idle"):
             if "admits" in vars(cls) and promise not in vars(cls):
                 setattr(cls, promise, False)
+
+    @classmethod
+    def promises(cls) -> tuple[str, ...]:
+        """What the checker may hold its tasks to, by the names of the attributes."""
+        return tuple(name for name in PROMISES if getattr(cls, name))
 
     @classmethod
     def read(cls, table: Table) -> Policy:
@@ -100,6 +110,10 @@ class Policy:
 
     def removed(self, task: Task, engine: Engine) -> None:
         """A task is gone, or has another policy now; nothing more is said of it or its groups."""
+
+
+PROMISES = ("needs_idle", "takes_idle", "keeps_rank", "follows_own", "shares_gpu", "decides")
+"""Attributes of a policy that say how its tasks may be ordered."""
 
 
 class HoldOff(Policy):

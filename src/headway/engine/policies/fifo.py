@@ -19,6 +19,7 @@ class Fifo(Policy):
 
     takes_idle = True
     decides = False
+    shares_gpu = True
 
     def admits(self, group: Group, gpu: Gpu, engine: Engine) -> bool:
         return True

@@ -22,6 +22,7 @@ class Ht(HoldOff):
     takes_idle = True
     passes_equals = True
     keeps_rank = True
+    follows_own = True
 
     def admits(self, group: Group, gpu: Gpu, engine: Engine) -> bool:
         if not gpu.online:

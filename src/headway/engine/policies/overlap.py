@@ -24,6 +24,7 @@ class Overlap(HoldOff):
     """
 
     takes_idle = True
+    shares_gpu = True
     at_once = True
 
     def admits(self, group: Group, gpu: Gpu, engine: Engine) -> bool:

@@ -40,6 +40,7 @@ from headway.engine.events import (
     TaskRemoved,
     Withdrawn,
 )
+from headway.engine.policies import policies
 from headway.trace.checker.books import Books, GpuBook, GroupBook, RequestBook, TaskBook
 from headway.trace.checker.budgets import Budgets
 from headway.trace.checker.ordering import Ordering
@@ -53,6 +54,14 @@ KEPT: Final = 100
 """How many violations are kept; a wrong engine makes as many as there are events."""
 _UNKNOWN = "unknown"
 """The policy of a task that the stream never introduced; no order rule knows it."""
+
+
+def _promises(policy: str, said: tuple[str, ...]) -> frozenset[str]:
+    """What a task's policy promises, as its record says; older records say only its name."""
+    if not said:
+        known = policies().get(policy)
+        said = () if known is None else known.promises()
+    return frozenset(said)
 
 
 class Checker:
@@ -193,6 +202,7 @@ class Checker:
             self._report(event.ns, "sequence", f"there is a task called {event.task} already")
         task = self._books.add_task(event.task, event.policy, event.rank)
         task.holdoff_ns, task.patience_ns = event.holdoff_ns, event.patience_ns
+        task.promises = _promises(event.policy, event.promises)
         task.gpu = event.gpu
         if event.gpu is not None:
             self._books.gpu(event.gpu)
@@ -205,6 +215,7 @@ class Checker:
     def _policy_set(self, event: PolicySet) -> None:
         task = self._task(event.task, event.ns)
         task.policy = event.policy
+        task.promises = _promises(event.policy, event.promises)
         task.holdoff_ns, task.patience_ns = event.holdoff_ns, event.patience_ns
 
     def _predicted(self, event: Predicted) -> None:
@@ -320,7 +331,7 @@ class Checker:
                 f"{group} went online on GPU {gpu.index}, but its task uses GPU {task.gpu}",
             )
         group.dispatched_ns = event.ns
-        group.corun = bool(gpu.online) and task.policy == "overlap"
+        group.corun = bool(gpu.online) and "shares_gpu" in task.promises
         gpu.last = task
         gpu.online.append(group)
 

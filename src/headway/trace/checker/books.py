@@ -49,6 +49,8 @@ class TaskBook:
     policy: str
     rank: int
     base_rank: int
+    promises: frozenset[str] = frozenset()
+    """What its policy promises, by the names of the policy's attributes."""
     gone: bool = False
     gpu: int | None = None
     """The only GPU that its work goes to."""

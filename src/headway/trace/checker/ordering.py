@@ -1,32 +1,30 @@
 """Who may go online when: `one-online`, `ht-order`, `priority` and `work-conserving`.
 
-How the policies stand to each other decides who may be passed:
+What a policy promises decides whom its groups may pass; records say it of each task, also of
+policies that somebody brought along:
 
-- On an idle GPU a prt or ht group must not pass another prt or ht group that is more important.
-  It may pass a germ group, which refuses the GPU between its ticks (events do not tell when those
-  are), and a group of a policy this file does not know, which may have its own order or refuse.
-- A germ group that goes online shows that now is a tick, so all germ groups could have gone; it
-  must pass neither a more important one of those nor one of prt or ht.
-- On a busy GPU an ht group must not pass *any* ready group of a strictly more important task:
-  TimeGraph's condition (§4.1) asks who is ready in the wait queue, not what they wait for, and a
-  longer online list delays every one of them.
-- fifo heeds no order, and nothing keeps it from going online; so it never waits.
+- `needs_idle`: a group never goes onto a busy GPU.
+- `keeps_rank`: on an idle GPU a group must not pass a more important one whose policy promises the
+  same, and takes every idle GPU or is the same policy: what refuses an idle GPU may be passed, and
+  events do not tell when that is. But a group that goes shows that others of its policy could have.
+- `keeps_rank` on a busy GPU: a group must not pass *any* ready group of a strictly more important
+  task: TimeGraph's condition (§4.1) asks who is ready in the wait queue, not what they wait for,
+  and a longer online list delays every one of them. `follows_own`: only behind its own task's.
+- `takes_idle` with `keeps_rank`: no idle GPU is left to nobody while such a group is ready.
+- not `decides`: nothing keeps a group from going online; so it never waits.
 """
 
 from __future__ import annotations
 
-from typing import Final
-
 from headway.trace.checker.books import Books, GpuBook, GroupBook, TaskBook
 from headway.trace.checker.rules import Report
 
-_NEEDS_IDLE: Final = frozenset({"prt", "germ"})
-_RIVALS: Final = {
-    "prt": frozenset({"prt", "ht"}),
-    "ht": frozenset({"prt", "ht"}),
-    "germ": frozenset({"prt", "ht", "germ"}),
-}
-"""Whom a group of this policy must not pass on an idle GPU."""
+
+def _is_rival(other: TaskBook, task: TaskBook) -> bool:
+    """Whether a group of this task must not pass one of the other on an idle GPU."""
+    if "keeps_rank" not in other.promises:
+        return False
+    return "takes_idle" in other.promises or other.policy == task.policy
 
 
 class Ordering:
@@ -39,17 +37,17 @@ class Ordering:
 
     def dispatched(self, group: GroupBook, gpu: GpuBook, ns: int) -> None:
         """A group leaves the waiting ones; it is not yet in the GPU's online list."""
-        policy = group.task.policy
+        policy, promises = group.task.policy, group.task.promises
         if not gpu.online:
-            if policy in _RIVALS:
+            if "keeps_rank" in promises:
                 self._check_first(group, gpu, ns)
-        elif policy in _NEEDS_IDLE:
+        elif "needs_idle" in promises:
             self._report(
                 ns,
                 "one-online",
                 f"{group} ({policy}) went online on GPU {gpu.index}, where {gpu.online[0]} is",
             )
-        elif policy == "ht":
+        elif "keeps_rank" in promises or "follows_own" in promises:
             self._check_follows(group, gpu, ns)
 
     def completed(self, task: TaskBook, ns: int) -> None:
@@ -58,10 +56,9 @@ class Ordering:
             self._books.last_ns[party] = ns
 
     def _check_first(self, group: GroupBook, gpu: GpuBook, ns: int) -> None:
-        rivals = _RIVALS[group.task.policy]
         own = self._place(group)
         for task, other in self._books.waiting.items():
-            known = task.policy in rivals and task.uses(gpu)
+            known = _is_rival(task, group.task) and task.uses(gpu)
             if known and self._place(other) < own and task.is_ready:
                 self._report(
                     ns,
@@ -80,20 +77,23 @@ class Ordering:
 
     def _check_follows(self, group: GroupBook, gpu: GpuBook, ns: int) -> None:
         executing = gpu.online[0]
-        if executing.task is not group.task:
+        promises = group.task.promises
+        if "follows_own" in promises and executing.task is not group.task:
             self._report(
                 ns,
                 "ht-order",
                 f"{group} went online on GPU {gpu.index} behind {executing}, another task's",
             )
             return
+        if "keeps_rank" not in promises:
+            return
         better = self._more_important(group.task, gpu)
         if better is not None:
             self._report(
                 ns,
                 "ht-order",
-                f"{group} followed its own group on GPU {gpu.index} past {better}, which is ready"
-                " and more important",
+                f"{group} followed {executing} on GPU {gpu.index} past {better}, which is ready and"
+                " more important",
             )
 
     def _more_important(self, task: TaskBook, gpu: GpuBook) -> GroupBook | None:
@@ -125,17 +125,19 @@ class Ordering:
 
     def _could_have(self, task: TaskBook, group: GroupBook, now_ns: int) -> GpuBook | None:
         """A GPU that this task's policy would let its waiting group have now."""
-        policy = task.policy
-        if policy not in ("prt", "ht", "fifo") or not task.is_ready:
+        promises = task.promises
+        waits_for_none = bool(promises) and "decides" not in promises
+        in_order = {"takes_idle", "keeps_rank"} <= promises
+        if not (waits_for_none or in_order) or not task.is_ready:
             return None
         for gpu in self._books.gpus.values():
             if not task.uses(gpu):
                 continue
-            if policy == "fifo" or (not gpu.online and not self._is_kept(gpu, group, now_ns)):
+            if waits_for_none or (not gpu.online and not self._is_kept(gpu, group, now_ns)):
                 return gpu
             if not gpu.online:
                 continue
-            own = policy == "ht" and gpu.online[0].task is task
+            own = "follows_own" in promises and gpu.online[0].task is task
             if own and not self._more_important(task, gpu):
                 return gpu
         return None
