@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
+import inspect
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -106,6 +109,48 @@ def test_a_function_can_be_decorated_and_recurse(daemon: DaemonProcess) -> None:
     assert deep(3) == 3
     assert deep.__name__ == "deep"
     wait_until(lambda: daemon.names() == [], "it is over")
+
+
+CELLS = (
+    "import asyncio, headway\nmine = headway.task('cells', priority=9)",
+    "with mine, headway.job():\n    seen.append(daemon.one('cells')['priority'])",
+    "async with headway.task('awaits', priority=3), headway.job():\n"
+    "    await asyncio.sleep(0)\n"
+    "    seen.append(daemon.one('awaits')['priority'])",
+)
+
+
+def test_cells_of_a_notebook_use_it_as_programs_do(daemon: DaemonProcess) -> None:
+    """A cell is code of its own, in a loop that runs, and may await at its top."""
+    names: dict[str, Any] = {"seen": [], "daemon": daemon}
+
+    async def kernel() -> None:
+        for cell in CELLS:
+            code = compile(cell, "<cell>", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+            ran = eval(code, names)
+            if inspect.isawaitable(ran):
+                await ran
+
+    asyncio.run(kernel())
+    assert names["seen"] == ["9", "3"]
+    wait_until(lambda: daemon.names() == [], "all are over")
+
+
+def works(told: Any) -> None:
+    """In a process of its own."""
+    with headway.task("worker", priority=4), headway.job():
+        told.put(getattr(headway.current(), "priority", None))
+
+
+def test_a_spawned_worker_has_tasks_of_its_own(daemon: DaemonProcess) -> None:
+    context = multiprocessing.get_context("spawn")
+    told = context.Queue()
+    with headway.task("loader", priority=2), headway.job():
+        worker = context.Process(target=works, args=(told,))
+        worker.start()
+    assert told.get(timeout=60) == "4"
+    worker.join(60)
+    assert worker.exitcode == 0
 
 
 def test_a_forked_worker_has_a_connection_of_its_own(daemon: DaemonProcess) -> None:
