@@ -29,6 +29,7 @@ from benchmarks.gpu import (
     pairs,
     results,
     shares,
+    slices,
     ticks,
 )
 from benchmarks.gpu.results import Outcome
@@ -39,6 +40,7 @@ SECTIONS: dict[str, tuple[Callable[[Stage, bool], Outcome], int, int]] = {
     "pairs": (pairs.measure, 210, 85),
     "overhead": (overhead.measure, 270, 90),
     "shares": (shares.measure, 160, 30),
+    "slices": (slices.measure, 60, 15),
     "torch": (inference.measure, 205, 30),
     "gates": (gates.measure, 16, 8),
     "tick": (ticks.measure, 35, 20),

@@ -27,6 +27,7 @@ from benchmarks.gpu import (
     overhead,
     pairs,
     shares,
+    slices,
     ticks,
 )
 from benchmarks.gpu import stage as stages
@@ -253,3 +254,15 @@ def test_figures_of_libetp_are_measured_and_ours_is_nearer(gl_stage: Stage, figu
     rows = {row[1]: row for row in json.loads(done.stdout)["rows"]}
     errors = {model: float(row[4].removesuffix(" %")) for model, row in rows.items()}
     assert errors["adaptive"] < max(errors["libetp"], 9.0)
+
+
+# -- slices --------------------------------------------------------------------------------------
+
+
+def test_tasks_stay_on_their_slices_and_an_overrun_hurts_nobody_else(torch_stage: Stage) -> None:
+    outcome = slices.measure(torch_stage, quick=True)
+    print(f"\n{outcome.markdown()}")
+    at_home, told, unhurt = outcome.goals
+    assert at_home.found < 1
+    assert told.found < 10 * told.limit
+    assert unhurt.found < 2 * unhurt.limit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import queue
 import subprocess
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.gpu import slices
 from headway import gpu
 from headway.live.api import gpu_line
 from tests.integration.daemon_client import DaemonProcess, running_daemon, wait_until
@@ -124,6 +126,22 @@ def test_between_slices_of_one_gpu_state_is_copied_for_real(daemon: DaemonProces
         there = state[0]
     with gpu.token("mover", state=state) as device:
         assert (state[0] is there) is not device.moved
+
+
+@on(SLICED)
+def test_the_task_that_is_measured_on_slices_says_what_its_jobs_came_to(
+    daemon: DaemonProcess,
+) -> None:
+    command = [sys.executable, "-P", str(slices.JOB)]
+    tasks = [
+        subprocess.Popen([*command, name, "4", "--soft", *options], stdout=subprocess.PIPE)
+        for name, options in (("plain", ()), ("overruns", ("--overruns",)))
+    ]
+    plain, overruns = (json.loads(task.communicate(timeout=120)[0]) for task in tasks)
+    for found in (plain, overruns):
+        assert sum(found["moves"]) == len(found["responses_ms"]) == 4
+    assert overruns["told"] == len(overruns["late_ms"]) >= 1
+    assert min(overruns["late_ms"]) > 0
 
 
 @pytest.mark.parametrize("daemon", [TWO, FOUR], indirect=True, ids=["two", "four"])
