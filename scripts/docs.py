@@ -18,10 +18,18 @@ LINK = re.compile(r"(?<=\]\()([^)#:\s]+)(?=[)#])")
 NAV: dict[str, list[str]] = {
     "Begin": ["install", "cuda-quick-start", "run", "desktop", "opencl"],
     "Decide": ["priorities", "spec", "write-a-policy", "windows", "window-servers"],
-    "Operate": ["systemd", "containers", "programs", "threat-model", "troubleshooting"],
+    "Operate": ["systemd", "containers", "fleet", "programs", "threat-model", "troubleshooting"],
     "Look": ["top", "web", "watch", "trace", "report", "python"],
-    "Simulate": ["scenarios", "twin", "studies", "papers", "locks"],
-    "Understand": ["glossary", "comparison", "cuda", "architecture"],
+    "Simulate": ["scenarios", "studies", "papers", "locks", "twin"],
+    "Understand": [
+        "glossary",
+        "comparison",
+        "cuda",
+        "shares",
+        "prediction",
+        "devices",
+        "architecture",
+    ],
 }
 """Every page of docs/ but the first; what is not named here comes last, under More."""
 
@@ -64,7 +72,8 @@ def gather(target: Path) -> None:
 
 def title(name: str) -> str:
     """The first heading of a page."""
-    return (ROOT / "docs" / f"{name}.md").read_text().splitlines()[0].removeprefix("# ")
+    first = (ROOT / "docs" / f"{name}.md").read_text().splitlines()[0]
+    return first.removeprefix("# ").replace("`", "")
 
 
 def config() -> dict[str, object]:
@@ -77,9 +86,23 @@ def config() -> dict[str, object]:
         "site_name": "Headway",
         "docs_dir": "pages",
         "use_directory_urls": False,  # the site can be read from a disk
-        "theme": {"name": "material", "font": False, "features": ["navigation.indexes"]},
+        "site_description": "GPU time, on time: priorities and budgets for programs on a GPU",
+        "theme": {
+            "name": "material",
+            "font": False,  # nothing is asked of the network
+            "features": ["navigation.indexes", "navigation.sections", "content.code.copy"],
+            "palette": [
+                {"media": f"(prefers-color-scheme: {light})", "scheme": scheme, "primary": "blue"}
+                for light, scheme in (("light", "default"), ("dark", "slate"))
+            ],
+        },
         "plugins": ["search"],
-        "markdown_extensions": ["tables", "fenced_code", "toc"],
+        "markdown_extensions": [
+            "tables",
+            "pymdownx.superfences",
+            "pymdownx.highlight",
+            {"toc": {"permalink": True}},
+        ],
         "nav": [
             {"Headway": "index.md"},
             *(
