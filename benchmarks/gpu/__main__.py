@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.gpu import (
+    cudamon,
     frameworks,
     gates,
     graphics,
@@ -49,6 +50,7 @@ SECTIONS: dict[str, tuple[Callable[[Stage, bool], Outcome], int, int]] = {
     "graphics": (graphics.measure, 50, 30),
     "opencl": (opencl.measure, 40, 28),
     "mps": (mps.measure, 50, 35),
+    "cudamon": (cudamon.measure, 900, 120),
 }
 """How to measure, and about how many seconds that takes, in full and quickly."""
 

@@ -315,6 +315,45 @@ static struct shadow *take(const struct key *key, uint32_t permille, uint32_t *w
     return *why ? NULL : use(key, permille);
 }
 
+/* ---- green contexts of the program's own ------------------------------------------------------------------ */
+
+/* What was found of a stream, until a stream ends. */
+#define SEEN 16
+static hw_u32 ended_streams;
+
+/* Which share of the multiprocessors a stream has in a green context that the program made; 0: it is in none, or
+ * nobody can say. */
+static uint32_t own_share(void *stream) {
+    static CUresult (*green_of_stream)(void *, void **), (*resource_of)(void *, struct resource *, int);
+    static bool tried;
+    static _Thread_local struct {
+        void *stream;
+        uint32_t ended, permille;
+    } seen[SEEN];
+    if (!tried) {
+        HW_HOLD(&lock);
+        green_of_stream = find("cuStreamGetGreenCtx");
+        resource_of = find("cuGreenCtxGetDevResource");
+        tried = true;
+    }
+    uint32_t ended = hw_load(&ended_streams) + 1; /* 0: nothing was seen yet */
+    unsigned place = (unsigned)((uintptr_t)stream >> 4) % SEEN;
+    if (seen[place].stream == stream && seen[place].ended == ended) return seen[place].permille;
+    struct resource part, whole;
+    void *green = NULL;
+    int number;
+    uint32_t permille = 0;
+    memset(&part, 0, sizeof part);
+    memset(&whole, 0, sizeof whole);
+    if (green_of_stream && resource_of && green_of_stream(stream, &green) == SUCCESS && green &&
+        resource_of(green, &part, SM_RESOURCE) == SUCCESS && cu.device(&number) == SUCCESS &&
+        cu.resource(number, &whole, SM_RESOURCE) == SUCCESS && whole.sm.sms)
+        permille = part.sm.sms * 1000 / whole.sm.sms;
+    seen[place].stream = stream;
+    seen[place].ended = ended;
+    return seen[place].permille = permille;
+}
+
 /* ---- launches ------------------------------------------------------------------------------------ */
 
 static bool has_driver(void) {
@@ -349,6 +388,13 @@ bool hw_green_leave(struct hw_away *away, void *from, bool own_thread, const voi
     *away = (struct hw_away){.from = from};
     if (!permille || hw_turn_inside() || hw_load(&hw_fast.recorded)) return false;
     HW_OWN;
+    if (hw_load(&own) && has_driver()) {
+        uint32_t kept = own_share(from);
+        if (kept && kept <= permille) {
+            hw_turn_confined(kept);
+            return false;
+        }
+    }
     if (key_of(&key, from, own_thread, &why)) away->shadow = take(&key, permille, &why);
     struct shadow *shadow = away->shadow;
     if (why) hw_turn_unconfined(why);
@@ -383,6 +429,13 @@ void hw_green_whole(void) {
     if (hw_turn_share() && !hw_turn_inside()) hw_turn_whole();
 }
 
+/* ---- what a program may ask itself --------------------------------------------------------------------- */
+
+__attribute__((visibility("default"))) uint32_t headway_share(void);
+
+/* Which share of the multiprocessors it may use, in thousandths; 0: all. */
+uint32_t headway_share(void) { return hw_turn_share(); }
+
 /* ---- what the program does ------------------------------------------------------------------------- */
 
 void hw_green_asks(int attribute) {
@@ -392,6 +445,7 @@ void hw_green_asks(int attribute) {
 void hw_green_makes_own(void) { hw_store(&own, 1); }
 
 void hw_green_ends_stream(void *stream) {
+    hw_add(&ended_streams, 1);
     HW_HOLD(&lock);
     for (unsigned i = 0; i < shadow_count; i++)
         if (shadows[i].from == stream) shadows[i].from = NULL;

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["current", "enter_server", "fleet", "gpu", "job", "leave_server", "sim", "task"]
+__all__ = ["current", "enter_server", "fleet", "gpu", "job", "leave_server", "share", "sim", "task"]
 
 if TYPE_CHECKING:
     from headway import fleet as fleet
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from headway import sim as sim
     from headway.live.api.inside import enter_server as enter_server
     from headway.live.api.inside import leave_server as leave_server
+    from headway.live.api.shares import share as share
     from headway.live.api.tasks import current as current
     from headway.live.api.tasks import job as job
     from headway.live.api.tasks import task as task
@@ -22,6 +23,7 @@ else:
         "enter_server": "headway.live.api.inside",
         "job": "headway.live.api.tasks",
         "leave_server": "headway.live.api.inside",
+        "share": "headway.live.api.shares",
         "task": "headway.live.api.tasks",
     }
 

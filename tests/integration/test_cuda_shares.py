@@ -181,10 +181,35 @@ def test_a_context_of_the_programs_own_is_left_alone_and_that_is_said(
 def test_a_program_with_green_contexts_of_its_own_is_left_whole_and_that_is_said(
     confined: cuda.Program, managed: cuda.Managed, log: Path
 ) -> None:
-    assert confined.do("green") == ["green 0"]
+    assert confined.do("green 0") == ["green 0"]
     assert places(log, confined, "grid 1") == [f"spin_us@{SMS}"]
     said = explained(managed, confined)
     assert "the program makes green contexts itself" in said
+
+
+def test_a_program_that_keeps_to_its_share_in_green_contexts_of_its_own_is_confined(
+    confined: cuda.Program, managed: cuda.Managed, log: Path
+) -> None:
+    """As `headway.share()` has it. A larger part is no share, and counted as such."""
+    assert confined.do("told") == ["told 250"]
+    assert confined.do(f"green {QUARTER_SMS}") == ["green 0"]
+    assert places(log, confined, "grid 1", "grid 1") == 2 * [f"spin_us@{QUARTER_SMS}"]
+    entry = managed.entry(confined)
+    assert (entry["share_kept"], entry["share_whole"]) == (QUARTER_KEPT, 0)
+    assert confined.do(f"green {2 * QUARTER_SMS}") == ["green 0"]
+    assert places(log, confined, "grid 1") == [f"spin_us@{2 * QUARTER_SMS}"]
+    assert managed.entry(confined)["share_whole"] == 1
+
+
+@pytest.mark.parametrize("refused", [2, 3, 4, 5])
+def test_what_the_driver_refuses_is_left_whole_and_the_program_runs_on(
+    managed: cuda.Managed, tmp_path: Path, log: Path, refused: int
+) -> None:
+    """Each step to a green context's stream: splitting, describing, creating, the stream itself."""
+    program = start(managed, tmp_path, log, SOFTCUDA_NO_GREEN=refused)
+    assert places(log, program, "grid 1", "grid 1") == 2 * ["spin_us"]
+    said = explained(managed, program)
+    assert "its work is not confined, for the driver makes no green contexts" in said
 
 
 def test_without_green_contexts_nothing_changes_and_that_is_said(

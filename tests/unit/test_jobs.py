@@ -290,6 +290,22 @@ def test_a_frame_that_breaks_its_rate_takes_from_the_others(
     assert made.company.controller.level(made.task) == level
 
 
+def test_jobs_that_began_before_a_change_say_nothing_of_it() -> None:
+    """Several may have ended since the last look: all of them beside what others had before."""
+    made = client(0.0)
+    assert made.task is not None
+    made.company.until_ns, made.deadline_ns = None, 4 * MS
+
+    def look(number: int, begun_ms: int, now_ms: int) -> int:
+        report = JobReport(begun_ns=begun_ms * MS, ended_ns=(begun_ms + 5) * MS, closed=True)
+        assert corunning.judge(made, number, report, 0.1, now_ms * MS).missed
+        assert made.task is not None
+        return made.company.controller.level(made.task)
+
+    assert [look(number, 10 * number, 100) for number in range(10)] == 10 * [500]
+    assert look(10, 100, 110) == 250
+
+
 def test_a_job_without_others_is_never_slowed_down_by_them_and_says_what_is_usual() -> None:
     made = client(0.0)
     for _ in range(16):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.engine.events import Began, Completed, Ended, Event, Submitted, TaskAdded
+from headway.engine.events import Began, Completed, Ended, Event, ShareSet, Submitted, TaskAdded
 from headway.trace.analysis import History, Occupancy, read_history, summarise
 from headway.view.report import data as report_data
 from headway.view.report.data import Data, round_up
@@ -44,6 +44,18 @@ def steady(groups: int, tasks: int, step_ns: int = 10_000) -> list[Event]:
         end = start + step_ns - 100
         events.append(Completed(end, name, index, 0, submitted, start, None, 0, True, None))
     return [*events, Ended(groups * step_ns, True)]
+
+
+def test_shares_of_the_multiprocessors_are_there_where_they_were_ever_less_than_all() -> None:
+    events: list[Event] = [Began(0, 1), ShareSet(0, "a", 1000), ShareSet(0, "b", 1000)]
+    events += [ShareSet(n * MS, "a", 1000 - n % 500) for n in range(1, 5000)]
+    whole = built(read_history([*events, Ended(5000 * MS, True)]))["tasks"]
+    spaces = {task["name"]: task["space"] for task in whole}
+    assert spaces["b"] == []
+    assert len(spaces["a"]) <= report_data.SHARE_POINTS + 1
+    assert spaces["a"][0] == [0, 1000]
+    assert spaces["a"][-1] == [4999 * MS, 1000 - 4999 % 500]
+    assert all(permille == 1000 - (ns // MS) % 500 for ns, permille in spaces["a"])
 
 
 @settings(database=None, deadline=None, max_examples=40)

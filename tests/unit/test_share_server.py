@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from headway.engine.actuation import BETWEEN_NS, RESTARTS, RESTARTS_NS
-from headway.live.devices.share_pages import SharePages
+from headway.engine.turns.spaces import Spaces
 from headway.live.devices.share_server import MOST_OF_USER, Member, ShareError, ShareServer
 from headway.live.server.callers import Caller
 
@@ -24,7 +24,7 @@ class Launcher:
     def __init__(self, controller: str, *, restarts: bool = True, uid: int = 1) -> None:
         self.told: list[tuple[int, int]] = []
         self.recorded: list[tuple[str, tuple[object, ...]]] = []
-        self.server = ShareServer(controller, self._hear, self._record, SharePages(self._record))
+        self.server = ShareServer(controller, self._hear, self._record, Spaces(self._record))
         self.caller = cast(
             Caller, SimpleNamespace(peer=SimpleNamespace(uid=uid, pid=7), keeps=False)
         )

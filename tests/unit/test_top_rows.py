@@ -184,6 +184,12 @@ def test_a_sparkline_has_full_height_at_the_largest_and_none_at_zero() -> None:
     assert text.sparkline([0, 60], 3, ASCII) == " _#"
 
 
+def test_a_share_of_the_multiprocessors_shows_where_it_is_not_all() -> None:
+    told = [channel("a", share_told=250), channel("b", share_told=1000), channel("c")]
+    rows = Past().read(status(*told)).rows
+    assert [row.multiprocessors for row in rows] == [0.25, None, None]
+
+
 def test_the_trend_is_of_frames_and_of_the_share_where_there_are_none() -> None:
     past = Past()
     for fps, share in ((10.0, 0.9), (20.0, 0.1)):

@@ -59,20 +59,31 @@ static CUresult launch_library(void) {
     return error;
 }
 
-static CUresult make_green(void) {
+/* Its stream is in a green context of its own, of so many multiprocessors; 0: of all. */
+static CUresult make_green(unsigned sms) {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW);
     CUresult (*resource)(CUdevice, CUdevResource *, int) = dlsym(driver, "cuDeviceGetDevResource");
     CUresult (*describe)(CUdevResourceDesc *, CUdevResource *, unsigned) = dlsym(driver, "cuDevResourceGenerateDesc");
     CUresult (*make)(CUgreenCtx *, CUdevResourceDesc, CUdevice, unsigned) = dlsym(driver, "cuGreenCtxCreate");
     CUresult (*make_stream)(CUstream *, CUgreenCtx, unsigned, int) = dlsym(driver, "cuGreenCtxStreamCreate");
-    CUdevResource all;
+    CUresult (*split)(CUdevResource *, unsigned *, const CUdevResource *, CUdevResource *, unsigned, unsigned) =
+        dlsym(driver, "cuDevSmResourceSplitByCount");
+    CUdevResource all, part;
     CUdevResourceDesc described;
     CUgreenCtx green;
+    unsigned one = 1;
     CUresult error = resource(0, &all, 1);
-    if (!error) error = describe(&described, &all, 1);
+    if (!error && sms) error = split(&part, &one, &all, NULL, 0, sms);
+    if (!error) error = describe(&described, sms ? &part : &all, 1);
     if (!error) error = make(&green, described, 0, 1);
     if (!error) error = make_stream(&stream, green, CU_STREAM_NON_BLOCKING, 0);
     return error;
+}
+
+/* What it may use, as `headway.share()` asks. */
+static long long told(void) {
+    uint32_t (*share)(void) = (uint32_t(*)(void))dlsym(RTLD_DEFAULT, "headway_share");
+    return share ? (long long)share() : -1;
 }
 
 /* Work in a context of the program's own, which nobody else's streams can do. */
@@ -169,7 +180,8 @@ int main(void) {
         IF("attribute") say("attribute", launch_ex(number));
         IF("graph") say("graph", launch_graph());
         IF("library") say("library", launch_library());
-        IF("green") say("green", make_green());
+        IF("green") say("green", make_green((unsigned)number));
+        IF("told") say("told", told());
         IF("context") say("context", other_context());
         IF("ask") say("ask", cu.DeviceGetAttribute(&sms, 16, 0));
         IF("own") say("own", stream_is_its_own());

@@ -23,7 +23,7 @@
  *     SOFTCUDA_JITTER_US  random delays up to this in calls and before operations (SOFTCUDA_SEED)
  *     SOFTCUDA_LATE_US    completion is seen this much too late (sync, query, events, written values)
  *     SOFTCUDA_NO_MEMOPS  values are neither written nor waited for in streams
- *     SOFTCUDA_NO_GREEN   there are no green contexts
+ *     SOFTCUDA_NO_GREEN   1: there are no green contexts; 2 to 5: to split, to describe, to create, or a stream fails
  *     SOFTCUDA_GREEN_US   to make one takes so long
  *     SOFTCUDA_VERSION    version it claims (13000); from 14000 on with entry points nobody knows
  *     SOFTCUDA_HIDE       comma-separated names that cuGetProcAddress does not find */

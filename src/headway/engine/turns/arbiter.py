@@ -304,7 +304,7 @@ class Arbiter:
             return
         if not client.turns:
             for number, report in client.jobs.frames(port, now_ns):
-                job = corunning.judge_frame(client, number, report, self.goal_of(client))
+                job = corunning.judge_frame(client, number, report, self.goal_of(client), now_ns)
                 self.engine.tell("job_ended", job, at_ns=now_ns)
             return
         begun = client.jobs.begun
@@ -324,7 +324,7 @@ class Arbiter:
         return self.bounds.slowdown if client.slowdown is None else client.slowdown
 
     def _job_ended(self, client: Client, number: int, report: JobReport, now_ns: int) -> None:
-        job = corunning.judge(client, number, report, self.goal_of(client))
+        job = corunning.judge(client, number, report, self.goal_of(client), now_ns)
         self.engine.tell("job_ended", job, at_ns=now_ns)
         level = corunning.level_of(client)
         if client.task is not None and level != client.task.corun:

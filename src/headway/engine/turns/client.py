@@ -104,6 +104,8 @@ class Company:
     """When it last had others beside it; None: it has."""
     lost_ns: int = -1
     """When it last lost its turn to others."""
+    settled_ns: int = -1
+    """Since when others have what they have beside the client's jobs."""
     side_by_side: bool = False
     """The hardware runs its work beside that of others, as under MPS, not in time slices."""
     in_space: bool = False

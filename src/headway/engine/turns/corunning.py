@@ -61,8 +61,11 @@ def left(client: Client, now_ns: int, *, waited_for: bool) -> None:
         client.company.lost_ns = now_ns
 
 
-def judge(client: Client, number: int, report: JobReport, goal: float) -> Job:
-    """A job that is over: how it went, and what is learned from it."""
+def judge(
+    client: Client, number: int, report: JobReport, goal: float, now_ns: int | None = None
+) -> Job:
+    """A job that is over: how it went, and what is learned from it. `now_ns`: when that is; several
+    jobs may have ended since the last look."""
     assert client.task is not None
     company, usage = client.company, client.jobs.usage
     had = company.until_ns is None or company.until_ns > report.begun_ns
@@ -86,11 +89,26 @@ def judge(client: Client, number: int, report: JobReport, goal: float) -> Job:
         slowdown,
         missed,
     )
-    company.controller.job_ended(job, goal)
+    _tell(client, job, goal, now_ns)
     return job
 
 
-def judge_frame(client: Client, number: int, report: JobReport, goal: float) -> Job:
+def _tell(client: Client, job: Job, goal: float, now_ns: int | None) -> None:
+    """Have the controller hear of a job, unless it began while others still had what they had
+    before the last change: of what they have now it says nothing."""
+    company, task = client.company, client.task
+    assert task is not None
+    if job.begun_ns < company.settled_ns:
+        return
+    before = company.controller.level(task)
+    company.controller.job_ended(job, goal)
+    if now_ns is not None and company.controller.level(task) != before:
+        company.settled_ns = now_ns
+
+
+def judge_frame(
+    client: Client, number: int, report: JobReport, goal: float, now_ns: int | None = None
+) -> Job:
     """A frame that was shown. Nobody knows how long the GPU itself took for it, so nothing is said
     of how much slower than alone it was: it is a miss if the program was told a period or deadline,
     and so a frame rate, that frames of this length do not keep."""
@@ -106,5 +124,5 @@ def judge_frame(client: Client, number: int, report: JobReport, goal: float) -> 
         missed=deadline_ns is not None and response_ns > deadline_ns,
     )
     if deadline_ns is not None:
-        client.company.controller.job_ended(job, goal)
+        _tell(client, job, goal, now_ns)
     return job

@@ -155,6 +155,15 @@ class Port(Protocol):
     def pauses(self) -> Sequence[int]:
         """How many pauses so far were of each length (see pauses.py)."""
 
+    @property
+    def share(self) -> int:
+        """Which share the program's last group kept to that was confined, in thousandths; 0: none
+        was yet."""
+
+    @property
+    def whole(self) -> int:
+        """Groups so far that had all multiprocessors though they were to have fewer."""
+
     def is_stopped(self) -> bool:
         """Somebody has stopped the process, as Ctrl-Z does."""
 
@@ -197,6 +206,9 @@ class Port(Protocol):
 
     def set_split(self, split_ns: int) -> None:
         """Groups of more than this are split; 0: none."""
+
+    def set_share(self, permille: int) -> None:
+        """The program may use this part of the multiprocessors, in thousandths."""
 
     def set_window(self, window_ns: int, longest_ns: int) -> None:
         """No more predicted work than a window is in flight; 0: any. A piece of a program that is

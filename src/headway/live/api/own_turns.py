@@ -13,6 +13,7 @@ import threading
 import time
 from typing import Any
 
+from headway.engine.shares import WHOLE_PERMILLE
 from headway.engine.turns.port import JobReport
 from headway.live.api import asking
 from headway.live.wire import paths
@@ -107,6 +108,15 @@ class OwnChannel:
             connection.close()
             raise
         self._socket = connection
+
+    @property
+    def share(self) -> int:
+        """Which part of the multiprocessors this program may use, in thousandths."""
+        self._be_of_this_process()
+        told = 0
+        if self._socket is not None:
+            told = int(DAEMON_PAGE.read(self._daemon, "share"))
+        return told if 0 < told < WHOLE_PERMILLE else WHOLE_PERMILLE
 
     def begin(self) -> None:
         """The first who begins waits for the turn of all."""

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 
+from headway.engine.shares import WHOLE_PERMILLE
 from headway.live.api.arguments import check_task, duration_ns
 from headway.live.api.asking import ask
 from headway.live.api.blocks import Block
@@ -141,6 +142,22 @@ class _Job:
 
 _job: ContextVar[_Job | None] = ContextVar("headway_job", default=None)
 """The job that this thread or coroutine is in, or was in last."""
+
+
+# -- shares --------------------------------------------------------------------------------------
+
+
+def told_share() -> int:
+    """Which part of the multiprocessors this program may use now, in thousandths."""
+    library = _interposer()
+    if library is not None:
+        try:
+            library.headway_share.restype = ctypes.c_uint32
+        except AttributeError:  # an older one
+            return WHOLE_PERMILLE
+        return int(library.headway_share()) or WHOLE_PERMILLE
+    channels = _own.get()
+    return channels[-1].share if channels else WHOLE_PERMILLE
 
 
 # -- looking -------------------------------------------------------------------------------------

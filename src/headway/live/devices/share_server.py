@@ -17,7 +17,7 @@ from headway.engine.controllers import Controller, controllers
 from headway.engine.jobs import Job
 from headway.engine.model import MAX_LEVEL, Rank, make_rank
 from headway.engine.shares import ANY, WHOLE_PERMILLE, Range, parse_share
-from headway.live.devices.share_pages import SharePages
+from headway.engine.turns.spaces import Spaces
 from headway.live.server.callers import Caller
 
 Words = dict[str, Any]
@@ -61,7 +61,7 @@ class ShareServer:
         controller: str,
         tell: Callable[[Caller, Words], None],
         record: Callable[..., None],
-        pages: SharePages,
+        pages: Spaces,
     ) -> None:
         """`record` hears of each job and each share that a program has: an observer's hook by its
         name, what is said to it, and when that was."""

@@ -22,13 +22,13 @@ from headway.engine.model import Task
 from headway.engine.reading import BadInput
 from headway.engine.settings import DEFAULT_HOLDOFF_NS
 from headway.engine.turns.conduct import Conduct
+from headway.engine.turns.spaces import Spaces
 from headway.engine.turns.windows import DEFAULT_SPLIT_NS
 from headway.live.desktop.foreground import Foreground
 from headway.live.desktop.servers import Inherit, Servers
 from headway.live.devices.inventory import Inventory
 from headway.live.devices.lock_server import LockServer
 from headway.live.devices.mps import MEANING, Mps
-from headway.live.devices.share_pages import SharePages
 from headway.live.devices.share_server import DEFAULT_CONTROLLER, ShareServer
 from headway.live.gate.arbiter import Bounds
 from headway.live.gate.channel import Channel
@@ -101,7 +101,7 @@ class Daemon:
         self.mps = Mps(folder) if mps else None
         self._metrics = metrics
         self.bounds = bounds or Bounds()
-        self.pages = SharePages(self._record)
+        self.pages = Spaces(self._record)
         self.accounts = Accounts()
         self.accuracy = Accuracy()
         try:

@@ -41,6 +41,14 @@ class Row:
     """What each takes of the whole device: what its context's GPU time grows by."""
     interleave: int = 0
     """By how many thousandths a block takes longer for each other block on its multiprocessor."""
+    graph: bool = False
+    """Of one graph, which keeps the context in which it was captured."""
+
+    @property
+    def share(self) -> int:
+        """Thousandths of the multiprocessors that it may occupy."""
+        context = self.lane.context
+        return context.client_share if self.graph else context.share
 
     def context_of(self) -> Context:
         """Whose kernels they are."""
@@ -79,6 +87,10 @@ class Context:
         self.share = share
         """Thousandths of the multiprocessors that its kernels may occupy together; takes effect
         with the next blocks. Only where programs run side by side."""
+        self.client_share = share
+        """What MPS lets its graphs occupy as well, which green contexts do not confine."""
+        self.whole = 0
+        """Graphs so far that had more than the context's share for that."""
         self.priority = priority
         """As CUDA_MPS_CLIENT_PRIORITY: blocks of clients with a smaller number go first."""
         self.open = True

@@ -54,8 +54,13 @@ class Device:
         self._engines[transfer.to_device].put(transfer)
 
     def set_share(self, context: Context, permille: int) -> None:
-        """From the next blocks on, a context has this part of the multiprocessors at most."""
-        context.share = permille
+        """From the next blocks on, a context has this part of the multiprocessors, by MPS."""
+        context.client_share = permille
+        self.confine(context, permille)
+
+    def confine(self, context: Context, permille: int) -> None:
+        """The same by green contexts, which graphs do not go to."""
+        context.share = min(permille, context.client_share)
 
 
 class SideBySide(Device):
@@ -74,8 +79,8 @@ class SideBySide(Device):
     def done(self, row: Row) -> int:
         return self._all.done(row)
 
-    def set_share(self, context: Context, permille: int) -> None:
-        super().set_share(context, permille)
+    def confine(self, context: Context, permille: int) -> None:
+        super().confine(context, permille)
         self._all.refresh()
 
 

@@ -99,8 +99,8 @@ class Interleaved(Device):
     def done(self, row: Row) -> int:
         return next((row.kernels - a.left for a in self._active if a.row is row), 0)
 
-    def set_share(self, context: Context, permille: int) -> None:
-        super().set_share(context, permille)
+    def confine(self, context: Context, permille: int) -> None:
+        super().confine(context, permille)
         self._fill()
 
     # -- blocks begin ------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ class Interleaved(Device):
 
     def _place(self, active: _Active) -> None:
         row = active.row
-        heap = [(sm.blocks, place) for place, sm in self._usable(row.context_of())]
+        heap = [(sm.blocks, place) for place, sm in self._usable(row)]
         heapify(heap)
         given: dict[int, int] = {}
         while active.waiting and heap:
@@ -143,8 +143,8 @@ class Interleaved(Device):
             sm.blocks += blocks
             self._schedule(sm)
 
-    def _usable(self, context: Context) -> list[tuple[int, _Multiprocessor]]:
-        most = max(1, len(self._all) * context.share // WHOLE)
+    def _usable(self, row: Row) -> list[tuple[int, _Multiprocessor]]:
+        context, most = row.context_of(), max(1, len(self._all) * row.share // WHOLE)
         numbered = list(enumerate(self._all))
         if most == len(self._all):
             return numbered

@@ -14,9 +14,11 @@ from headway.engine.controllers.slowdown import Slowdown
 from headway.engine.core import Engine
 from headway.engine.model import Task
 from headway.engine.profile import DeviceProfile
+from headway.engine.shares import LEAST_PERMILLE, Range
 from headway.engine.turns import leases
 from headway.engine.turns.arbiter import Arbiter, Bounds
 from headway.engine.turns.client import Client
+from headway.engine.turns.spaces import Spaces
 from headway.engine.turns.windows import DEFAULT_SPLIT_NS, DEFAULT_WINDOW_NS, Windows
 from headway.sim.cuda.clock import Clock, Entry
 from headway.sim.cuda.commands import Context
@@ -43,6 +45,8 @@ class Management:
     """Another share takes a restart of so long. None: the next kernel has it."""
     few_restarts: bool = True
     """Restarts are as few as the daemon has; else every change is made, as in CudaMon."""
+    spaces: bool = True
+    """Programs get shares of the multiprocessors as well; else they are gated in time alone."""
     tick_ns: int | None = None
     polls: bool = True
     """The daemon looks at pages all the time, rather than sleeping until it hears something."""
@@ -76,8 +80,9 @@ class Manager:
         )
         self.arbiter = Arbiter(engine, lambda client: None, bounds, profile=profile)
         self.windows = Windows(how.split_ns, how.window_ns)
-        self._controller = controllers()[how.controller]()
-        """One for all, as the daemon has it."""
+        self.spaces = Spaces(self._record)
+        self.spaces.choose(controllers()[how.controller]())
+        engine.attach(self.spaces)
         engine.attach(self.windows)
         self._poll: Entry | None = None
         self._timer: Entry | None = None
@@ -90,16 +95,17 @@ class Manager:
     def add(self, task: Task, context: Context, plan: CudaPlan) -> SimulatedClient:
         """A program has connected, and takes turns."""
         clock, now_ns = self._clock, self._clock.now_ns
-        client = SimulatedClient(len(self._clients), now_ns, self._controller)
+        client = SimulatedClient(len(self._clients), now_ns, self.spaces.controller)
         self._clients.append(client)
         client.task, client.deadline_ns, client.slowdown = task, plan.goal_ns, plan.slowdown
-        self._controller.joins(task)
+        task.shares = Range(LEAST_PERMILLE if self._how.spaces else plan.share, plan.share)
         client.company.side_by_side = context.device.side_by_side
         page = Page(clock, context, self._profile.open_ns)
         client.port = page
         client.interposer = Interposer(clock, context, self._profile, page, _Line(self, client))
         self.arbiter.add(client)
         self.windows.arrived(client)
+        self.spaces.arrived(client)
         self.arbiter.takes_turns(client, now_ns)
         self._decided()
         return client
@@ -109,11 +115,14 @@ class Manager:
 
         def gone(now_ns: int) -> None:
             if client.task is not None:
-                self._controller.leaves(client.task)
+                self.spaces.gone(client)
                 self.arbiter.remove(client, now_ns)
                 self.windows.gone(client)
 
         self.hear(gone)
+
+    def _record(self, hook: str, *words: object, at_ns: int) -> None:
+        self._engine.tell(hook, *words, at_ns=at_ns)
 
     def change(self, client: SimulatedClient, change: Callable[[], None]) -> None:
         """Change a program's priority or reserve, as `headway set` does."""
@@ -156,6 +165,7 @@ class Manager:
         for client in self._clients:
             if client.task is not None:
                 self.arbiter.look_at_jobs(client, now_ns)
+        self.spaces.publish(now_ns)
         self._decided()
         self._clock.at(now_ns + BEAT_NS, self._beat)
 

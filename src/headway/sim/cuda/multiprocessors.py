@@ -132,7 +132,7 @@ class Multiprocessors:
     def _run_alone(self, active: _Active) -> None:
         """Nobody else wants anything, and no kernel of it is in the middle: its end is plain."""
         row, now_ns = active.row, self.clock.now_ns
-        sms = max(1, min(self.count, self._most(row.context_of())))
+        sms = max(1, min(self.count, self._most(row)))
         waves = -(-row.blocks // (sms * row.per_sm)) if row.blocks else 1
         kernel_ns = waves * row.block_ns
         period_ns = max(kernel_ns + row.gap_ns, row.pace_ns, 1)
@@ -172,9 +172,9 @@ class Multiprocessors:
 
     # -- several side by side ------------------------------------------------------------------
 
-    def _most(self, context: Context) -> int:
-        """How many a context may use."""
-        return self.count * context.share // WHOLE
+    def _most(self, row: Row) -> int:
+        """How many its context may use for it."""
+        return self.count * row.share // WHOLE
 
     def _fill(self) -> None:
         """Give free multiprocessors to whoever comes first."""
@@ -210,7 +210,7 @@ class Multiprocessors:
         if not row.blocks and not active.waves:  # takes time, and no room
             self._begin_wave(active, 0, self.clock.now_ns + row.block_ns)
             return 0
-        most = min(free, max(1, self._most(context)) - self._used.get(context, 0))
+        most = min(free, max(1, self._most(active.row)) - self._used.get(context, 0))
         if not active.blocks or most <= 0:
             return 0
         sms = min(most, -(-active.blocks // row.per_sm))

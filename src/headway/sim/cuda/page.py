@@ -222,6 +222,14 @@ class Page:
     def pauses(self) -> Sequence[int]:
         return self.records.pauses
 
+    @property
+    def share(self) -> int:
+        return self._context.share
+
+    @property
+    def whole(self) -> int:
+        return self._context.whole
+
     def is_stopped(self) -> bool:
         return False
 
@@ -282,6 +290,9 @@ class Page:
 
     def set_split(self, split_ns: int) -> None:
         self.split_ns = split_ns
+
+    def set_share(self, permille: int) -> None:
+        self._context.device.confine(self._context, permille)
 
     def set_window(self, window_ns: int, longest_ns: int) -> None:
         self.window_ns, self.longest_ns = window_ns, longest_ns

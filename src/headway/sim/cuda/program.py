@@ -264,7 +264,11 @@ class Program:
         block_ns = max(1, cost_ns // waves)
         gap_ns = self._profile.gap_ns
         interleave = round(1000 * step.interleave)
-        return Row(lane, count, block_ns, blocks, step.per_sm, pace_ns, gap_ns, cost_ns, interleave)
+        context = self._context
+        context.whole += step.graph and context.share < context.client_share
+        row = Row(lane, count, block_ns, blocks, step.per_sm, pace_ns, gap_ns, cost_ns, interleave)
+        row.graph = step.graph
+        return row
 
     def _copy(self, number: int, step: Copying) -> Steps:
         """Send a copy: in parts, where no more than a window is to be on the GPU at once."""

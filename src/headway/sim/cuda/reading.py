@@ -74,6 +74,7 @@ def _read_management(table: Table | None) -> Management:
         controller=table.choice("controller", controllers(), default.controller),
         restart_ns=table.duration("restart", least=1) if "restart" in table else None,
         few_restarts=table.choice("restarts", RESTARTS, "few") == "few",
+        spaces=table.boolean("spaces", default.spaces),
         slowdown=table.number("slowdown", default.slowdown, least=0.001, most=10),
         tick_ns=table.duration("tick", least=1) if "tick" in table else None,
         polls=polls,

@@ -40,16 +40,22 @@ class TaskFacts:
     """When its frames were done."""
     rank_since_ns: list[int] = field(default_factory=list)
     ranks: list[int] = field(default_factory=list)
+    share_since_ns: array[int] = field(default_factory=lambda: array("q"))
+    shares: array[int] = field(default_factory=lambda: array("q"))
+    """Its share of the multiprocessors from each of these instants on, in thousandths."""
     overdue: int = 0
     """Jobs past their deadlines that were not done at the end."""
     gone: bool = False
     """Whether it was removed, and did not come back."""
 
     def forget(self, until_ns: int) -> None:
-        """Its frames and ranks until that instant, but for the rank it had then."""
+        """Its frames, ranks and shares until that instant, but for the rank and share it had
+        then."""
         del self.frames_ns[: _older(self.frames_ns, until_ns)]
         old = max(0, _older(self.rank_since_ns, until_ns) - 1)
         del self.rank_since_ns[:old], self.ranks[:old]
+        old = max(0, _older(self.share_since_ns, until_ns) - 1)
+        del self.share_since_ns[:old], self.shares[:old]
 
 
 @dataclass(slots=True)

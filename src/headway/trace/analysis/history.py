@@ -103,6 +103,7 @@ class History:
             events.Moved: self._moved,
             events.Focused: self._focused,
             events.Shown: self._shown,
+            events.ShareSet: self._share_set,
             events.Overdue: self._overdue,
             events.Passed: self._passed,
             events.TakenUp: self._taken_up,
@@ -235,6 +236,11 @@ class History:
 
     def _shown(self, event: events.Shown) -> None:
         self.tasks[self.number(event.task)].frames_ns.append(event.ns)
+
+    def _share_set(self, event: events.ShareSet) -> None:
+        facts = self.tasks[self.number(event.task)]
+        facts.share_since_ns.append(event.ns)
+        facts.shares.append(event.permille)
 
     def _passed(self, event: events.Passed) -> None:
         """Frames under a lease are counted now and then: they were shown one after the other since

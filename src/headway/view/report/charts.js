@@ -76,6 +76,28 @@ function drawFrames(found) {
   });
 }
 
+function drawSpace(found) {
+  const holder = $('space');
+  const with_ = found.tasks.filter(entry => entry.task.space.length && !state.hidden.has(entry.task.index));
+  if (!with_.length) return holder.replaceChildren(none('Every task had all multiprocessors.'));
+  const shareAt = (space, ns) => space.reduce((last, [at, permille]) => at <= ns ? permille : last, 1000) / 1000;
+  const curves = with_.map(({task}) => {
+    const points = [[found.start, shareAt(task.space, found.start)]];
+    for (const [at, permille] of task.space) {
+      if (at > found.start && at <= found.end) points.push([at, points[points.length - 1][1]], [at, permille / 1000]);
+    }
+    points.push([found.end, points[points.length - 1][1]]);
+    return {task, points, dots: []};
+  });
+  chart(holder, curves, {
+    x0: found.start, x1: found.end, y1: 1.05, xTicks: timeTicks(found, holder.clientWidth / 90),
+    yTicks: [0, .25, .5, .75, 1].map(v => [v, percent(v, 0)]),
+    label: `Shares of the multiprocessors over time of ${with_.length} tasks`,
+    across: ns => instant(ns, found.length),
+    describe: ns => with_.map(({task}) => `${task.name}: ${percent(shareAt(task.space, ns))} of the multiprocessors`),
+  });
+}
+
 function drawResponses(found) {
   const holder = $('responses');
   const with_ = found.tasks.filter(entry => entry.groups && !state.hidden.has(entry.task.index));

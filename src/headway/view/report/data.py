@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headway.engine.model import BACKGROUND_LEVEL
+from headway.engine.shares import WHOLE_PERMILLE
 from headway.trace.analysis import History, Summary, Waits, percentile
-from headway.trace.analysis.facts import DEADLINE, LEASED, MISSED, SHORT, ReserveFacts
+from headway.trace.analysis.facts import DEADLINE, LEASED, MISSED, SHORT, ReserveFacts, TaskFacts
 from headway.trace.analysis.occupancy import Occupancy
 
 MAX_BYTES = 1_900_000
@@ -26,6 +27,7 @@ MAX_ROWS = 24
 MAX_RESERVES = 12
 BINS = (1024, 512, 256, 128, 64, 32)
 BUDGET_POINTS = 2000
+SHARE_POINTS = 1000
 MAX_MARKS = 300
 PER_OCTAVE = 16
 """Buckets of a response time between a value and its double: 4 % each."""
@@ -194,6 +196,7 @@ class Data:
             "max": percentile(responses_ns, 1.0),
             "busy": _sparse(row.busy),
             "frames": _sparse(row.frames),
+            "space": self._space(facts) if alone else [],
             "deadlines": _sparse(row.deadlines),
             "missed": _sparse(row.missed),
             "waits": {str(cause): _sparse(series) for cause, series in row.waits.items()},
@@ -202,6 +205,19 @@ class Data:
             "short": _united(row.short),
             "histogram": [n for key in sorted(row.histogram) for n in (*key, row.histogram[key])],
         }
+
+    def _space(self, facts: TaskFacts) -> list[list[int]]:
+        """Instants and shares of the multiprocessors, if the task ever had less than all; of very
+        many changes those that are left when every so-manieth is."""
+        found = [
+            [min(max(0, ns - self._from_ns), self._to_ns - self._from_ns), permille]
+            for ns, permille in zip(facts.share_since_ns, facts.shares, strict=True)
+            if ns <= self._to_ns
+        ]
+        if all(permille >= WHOLE_PERMILLE for _, permille in found):
+            return []
+        every = 1 + len(found) // SHARE_POINTS
+        return [*found[:-1:every], found[-1]]
 
     # -- the rest ----------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ function redraw(part = 'all') {
   $('clear').disabled = !state.selection;
   drawTasks(found);
   drawFrames(found);
+  drawSpace(found);
   drawResponses(found);
   drawShares(found);
   drawBudgets(found);

@@ -167,6 +167,10 @@ COLUMNS: tuple[Column, ...] = (
         _plain(lambda r: percent(r.gpu_share)),
     ),
     Column(
+        "SM%", "share of the multiprocessors that it may use beside others, if not all", 4, 5, 16,
+        lambda r: r.multiprocessors, _plain(lambda r: percent(r.multiprocessors)),
+    ),
+    Column(
         "P50", "half of the groups waited no longer than this", 5, 6, 9, lambda r: r.wait_p50_ns,
         _plain(lambda r: duration(r.wait_p50_ns)),
     ),

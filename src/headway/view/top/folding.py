@@ -46,6 +46,7 @@ def _one(rows: list[Row]) -> Row:
         wait_p50_ns=_max(row.wait_p50_ns for row in rows),
         wait_p99_ns=_max(row.wait_p99_ns for row in rows),
         misses=_sum(row.misses for row in rows),
+        multiprocessors=_max(row.multiprocessors for row in rows),
         prediction_error=_max(row.prediction_error for row in rows),
         groups=_sum(row.groups for row in rows),
         frames=_sum(row.frames for row in rows),

@@ -11,6 +11,7 @@ from typing import Any
 from headway.engine.model import BACKGROUND_LEVEL
 from headway.engine.priorities import parse_priority
 from headway.engine.reserves import BACKGROUND, POOL_MARK
+from headway.engine.shares import WHOLE_PERMILLE
 from headway.view.top.text import clean, size
 
 STARTED, OUTSIDE = "started", "outside"
@@ -56,6 +57,8 @@ class Row:
     """Frames per second, or the share of the GPU of a task that shows none; the latest is last."""
     prediction_error: float | None = None
     """Of half of its last groups the cost was predicted this near, or nearer."""
+    multiprocessors: float | None = None
+    """Which part of them it may use beside others, if not all."""
     contexts: int = 1
     """How many tasks of its process this row stands for."""
 
@@ -197,6 +200,7 @@ class Past:
             gpu="" if entry.get("gpu") is None else clean(str(entry["gpu"])),
             past=past,
             prediction_error=_error(entry.get("predictions")),
+            multiprocessors=_part_of_all(entry.get("share_told")),
         )
 
     def _remember(self, task: str, fps: float | None, share: float | None) -> tuple[float, ...]:
@@ -209,6 +213,11 @@ class Past:
 
 def _error(predictions: object) -> float | None:
     return _number(predictions.get("median")) if isinstance(predictions, dict) else None
+
+
+def _part_of_all(told: object) -> float | None:
+    permille = _whole(told)
+    return None if permille is None or permille >= WHOLE_PERMILLE else permille / WHOLE_PERMILLE
 
 
 def matching(rows: Iterable[Row], pattern: str) -> list[Row]:
