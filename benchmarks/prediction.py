@@ -243,9 +243,10 @@ def launches(stage: gl.Stage, scenes: str, repeats: int, seconds: float) -> Tabl
         options = ("--predict", "launches", "--reserve", "95ms/100ms")
         made = opencl.Programs(programs, daemon)
         made.run("shapes", ROUNDS, options=options)
+        events = daemon.recorded(trace)
     model, taken = Launches(), collections.defaultdict[tuple[str, Shape], list[int]](list)
     known, new = collections.defaultdict[str, list[float]](list), {}
-    for event in read_events(trace):
+    for event in events:
         found = shape_of(dict(event.features)) if isinstance(event, Measured) else None
         if not isinstance(event, Measured) or found is None:
             continue

@@ -24,7 +24,7 @@
 #define TOOLS \
     TOOL(clEnqueueMarkerWithWaitList) TOOL(clEnqueueMarker) TOOL(clFlush) TOOL(clGetCommandQueueInfo) \
     TOOL(clGetEventInfo) TOOL(clRetainEvent) TOOL(clReleaseEvent) TOOL(clSetEventCallback) \
-    TOOL(clGetKernelInfo) TOOL(clGetKernelArgInfo) TOOL(clGetMemObjectInfo)
+    TOOL(clGetKernelInfo)
 
 static struct {
 #define TOOL(name) __typeof__(&name) name;
@@ -208,37 +208,42 @@ static struct arguments *arguments_of(cl_kernel k) {
     return a;
 }
 
-/* Whether it is one that the driver knows to be a buffer's; else nothing is asked of what may be no object at all. */
-static uint64_t buffer_size(cl_kernel k, cl_uint index, size_t size, const void *value) {
-    cl_kernel_arg_address_qualifier where = 0;
-    size_t bytes = 0;
-    if (size != sizeof(cl_mem) || !value || !tools.clGetKernelArgInfo || !tools.clGetMemObjectInfo) return 0;
-    cl_int error = tools.clGetKernelArgInfo(k, index, CL_KERNEL_ARG_ADDRESS_QUALIFIER, sizeof where, &where, NULL);
-    if (error != CL_SUCCESS || (where != CL_KERNEL_ARG_ADDRESS_GLOBAL && where != CL_KERNEL_ARG_ADDRESS_CONSTANT)) return 0;
-    cl_mem memory = *(const cl_mem *)value;
-    if (!memory || tools.clGetMemObjectInfo(memory, CL_MEM_SIZE, sizeof bytes, &bytes, NULL) != CL_SUCCESS) return 0;
-    return bytes;
+/* Buffers by their handles, for nothing may be asked of an argument that may be no buffer at all. One that is gone says
+ * something only if a number happens to be its handle. */
+#define BUFFERS 4096
+static struct {
+    cl_mem memory;
+    uint64_t bytes;
+} buffers[BUFFERS];
+
+static uint32_t place_of(cl_mem memory) { return hw_mix(HW_SEED, (uintptr_t)memory) * 0x9e3779b97f4a7c15ull >> 52; }
+
+static void note_buffer(cl_mem memory, uint64_t bytes) {
+    HW_HOLD(&lock);
+    buffers[place_of(memory)].memory = memory;
+    buffers[place_of(memory)].bytes = bytes;
 }
 
 /* The driver has taken it. */
 static void note_argument(cl_kernel k, cl_uint index, size_t size, const void *value) {
     if (index >= ARGUMENTS || !hw_gate_enabled()) return;
-    HW_OWN;
-    uint64_t bytes = buffer_size(k, index, size, value);
+    cl_mem memory = NULL;
+    if (size == sizeof memory && value) memcpy(&memory, value, sizeof memory);
     HW_HOLD(&lock);
-    arguments_of(k)->buffer[index] = bytes;
+    uint32_t at = place_of(memory);
+    arguments_of(k)->buffer[index] = memory && buffers[at].memory == memory ? buffers[at].bytes : 0;
 }
 
 static void note_launch(cl_kernel k, cl_uint dimensions, const size_t *global, const size_t *local) {
-    uint64_t items = 1, block = 1, buffers = 0;
+    uint64_t items = 1, block = 1, behind = 0;
     for (cl_uint i = 0; i < dimensions && i < 3; i++) {
         items *= global ? global[i] : 1;
         block *= local ? local[i] : 1;
     }
     HW_HOLD(&lock);
     const struct arguments *a = arguments_of(k);
-    for (int i = 0; i < ARGUMENTS; i++) buffers += a->buffer[i];
-    hw_launch_is(a->name, items, buffers, block, 0);
+    for (int i = 0; i < ARGUMENTS; i++) behind += a->buffer[i];
+    hw_launch_is(a->name, items, behind, block, 0);
 }
 #else
 #define note_launch(k, dimensions, global, local) ((void)0)
@@ -391,6 +396,12 @@ static cl_icd_dispatch target; /* what comes after the layer */
     hw_device_made(); \
     return result;
 #define MAKE(name, params, args) TWICE(DO_MAKE, cl_int, CL_INVALID_OPERATION, name, params, args, )
+
+#define DO_MADE(ret, call, size) \
+    ret result = call; \
+    if (result && !within) note_buffer(result, size); \
+    return result;
+#define MADE(name, params, args, size) TWICE(DO_MADE, cl_mem, NULL, name, params, args, size)
 
 #define DO_ASK(ret, call, asked) \
     ret result = call; \

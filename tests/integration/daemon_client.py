@@ -21,6 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from headway.engine.events import Event
 from headway.live.api.client import ask
 from headway.live.wire.layout import CLIENT_PAGE, DAEMON_PAGE, WELCOME
 from headway.live.wire.protocol import (
@@ -38,6 +39,7 @@ from headway.live.wire.protocol import (
     build_message,
     parse_message,
 )
+from headway.view.traces import read_events
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 20.0
@@ -290,6 +292,13 @@ class DaemonProcess:
         self.process.send_signal(number)
         if number not in (signal.SIGSTOP, signal.SIGCONT, signal.SIGHUP):
             self.process.wait(PATIENCE_S)
+
+    def recorded(self, trace: Path) -> list[Event]:
+        """It ends, and what it recorded is there: another process writes that."""
+        self.process.terminate()
+        self.process.wait(PATIENCE_S)
+        wait_until(trace.exists, "the recording")
+        return list(read_events(trace))
 
     def end(self) -> None:
         if self.is_alive():

@@ -15,7 +15,6 @@ import pytest
 
 from headway.engine.events import Described, Event, Measured
 from headway.live.wire.layout import Unfollowed
-from headway.view.traces import read_events
 from tests.integration import gl, opencl
 from tests.integration.command import HEADWAY, headway
 from tests.integration.daemon_client import running_daemon
@@ -90,7 +89,8 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Watched:
         run = ("run", "-q", "--software-gpu", "--name", "varied", "--predict", "adaptive", "--")
         done = headway(*run, "sh", "-c", script, env=environment)
         assert (done.returncode, done.stderr) == (0, "")
-    return Watched(program, done.stdout.splitlines(), list(read_events(trace)))
+        events = daemon.recorded(trace)
+    return Watched(program, done.stdout.splitlines(), events)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -239,9 +239,10 @@ def test_launches_of_opencl_are_measured_and_explained(tmp_path: Path) -> None:
             "explain", channel["task"], env={**os.environ, "HEADWAY_DIR": str(daemon.folder)}
         )
         opencl.finish(process)
+        events = daemon.recorded(trace)
     assert "half of its last" in said.stdout
     assert "launches" in said.stdout
-    measured = [event for event in read_events(trace) if isinstance(event, Measured)]
+    measured = [event for event in events if isinstance(event, Measured)]
     kernels = {name for event in measured for name, _ in event.features if "items" in name}
     assert len(kernels) == 1
     costs = sorted(e.took_ns for e in measured if any("items" in name for name, _ in e.features))

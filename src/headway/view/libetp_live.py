@@ -47,6 +47,8 @@ BEGINNING: Final = 10
 """Groups that are not judged: the paper's numbers hold "after OpenGL initialization"."""
 ATTEMPTS: Final = 6
 """Calibrations of a device that others use at times, before it is taken to be busy."""
+RENDERERS: Final = Path("/dev/dri")
+"""Where the kernel's drivers show GPUs; without one a CPU plays the GPU."""
 START_S: Final = 20.0
 LOOK_S: Final = 0.02
 RECORDS: Final = 1_000_000
@@ -78,9 +80,8 @@ def opened(
     """The scenes, with a folder of their own for what is calibrated, for as long as the block."""
     with tempfile.TemporaryDirectory(prefix="hw-libetp-") as name:
         folder = Path(name)
-        yield LiveRuns(
-            built(folder, examples()), folder, seconds, software_gpu or not nvidia_gpus()
-        )
+        software = software_gpu or not (nvidia_gpus() or any(RENDERERS.glob("renderD*")))
+        yield LiveRuns(built(folder, examples()), folder, seconds, software)
 
 
 class LiveRuns:
