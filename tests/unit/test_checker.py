@@ -101,19 +101,19 @@ def test_runs_show_what_they_are_for() -> None:
 
 
 @given(drives())
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 def test_a_random_run_has_no_violation(drive: RandomDrive) -> None:
     assert complaints(drive.run(80)) == []
 
 
 @given(drives(rix=True, changes="none"))
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 def test_a_random_run_with_lent_budgets_has_no_violation(drive: RandomDrive) -> None:
     assert complaints(drive.run(80)) == []
 
 
 @given(drives(rix=True, changes="all"))
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 def test_a_random_run_with_lent_budgets_and_changes_has_no_violation(drive: RandomDrive) -> None:
     assert complaints(drive.run(80)) == []
 

@@ -54,7 +54,7 @@ def replayed(events: list[Event]) -> Schedule:
 
 
 @given(scenarios())
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 def test_the_same_policy_gives_the_same_schedule(data: dict[str, Any]) -> None:
     events: list[Event] = []
     simulate(parse_scenario(to_toml(data)), observers=[Recorder(events.append)])

@@ -67,7 +67,7 @@ def test_what_is_right_passes_from_any_time_on(
 
 
 @given(drives(rix=True, changes="all"), st.integers(0, 45))
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 def test_a_random_run_passes_from_any_time_on(drive: RandomDrive, ms: int) -> None:
     drive.plan.append(f"take up at {ms}")
     events = take_up(drive, ms)
