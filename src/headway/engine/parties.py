@@ -27,7 +27,7 @@ class Party:
 
 
 class Parties:
-    """Those that have members."""
+    """Users and processes that have tasks: the parties among which equals take turns."""
 
     def __init__(self) -> None:
         self._known: dict[str, Party] = {}

@@ -97,7 +97,7 @@ class Held:
 
 @dataclass(slots=True)
 class Company:
-    """Who is on the GPU beside the client, and how many it stands (beside.py)."""
+    """Who is on the GPU beside the client, and how many it stands (corunning.py)."""
 
     controller: Controller
     until_ns: int | None = -1

@@ -1,4 +1,5 @@
-"""Beside: whether others may be on the GPU during a client's jobs, or it has the GPU for itself.
+"""Co-running: whether others may be on the GPU during a client's jobs, or the client has the GPU
+for itself.
 
 A job that is bound by the GPU is only fast if others are off it: they are gated in time. One that
 is bound by its CPU loses little to others where the hardware runs both side by side, as under MPS,

@@ -20,7 +20,7 @@ Step = Callable[[], bool]
 
 
 class _Turns:
-    """Those who have errands, each served in turn: users, then processes, then their steps."""
+    """Callers with errands, each served in turn: users, then processes, then their steps."""
 
     def __init__(self) -> None:
         self.order: deque[int] = deque()

@@ -61,8 +61,8 @@ class Setting:
 
 
 class Schedulers:
-    """Those of all GPUs in use. The first GPU's is there from the start: what cannot say where its
-    work goes is taken to go there."""
+    """The schedulers of all GPUs in use. The first GPU's is there from the start: work of programs
+    that cannot say where their work goes is taken to go there."""
 
     def __init__(self, setting: Setting, inventory: Inventory, conduct: Conduct) -> None:
         self._setting = setting

@@ -61,7 +61,7 @@ class _Run:
 
 @dataclass(eq=False)
 class Multiprocessors:
-    """So many of them, for one context or for several side by side."""
+    """A number of multiprocessors, for one context or for several side by side."""
 
     clock: Clock
     count: int

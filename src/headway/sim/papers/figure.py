@@ -67,7 +67,7 @@ class TableFigure(Generic[R]):
 
 @dataclass(frozen=True)
 class TableResult(Generic[R]):
-    """Such a figure that was run."""
+    """A figure or measurement that was run."""
 
     figure: TableFigure[R]
     results: Mapping[str, R]

@@ -53,7 +53,7 @@ class Typed(Input):
     once and the others by a detour, which turns them round when several come together."""
 
     class Left(Message):
-        """It is not to be answered."""
+        """A key or click that this widget leaves to others."""
 
     class Next(Message):
         """F3: again."""

@@ -23,11 +23,11 @@ Value = int | bytes
 
 
 class WireError(ValueError):
-    """These bytes are not protobuf."""
+    """Bytes that are not protobuf."""
 
 
 class CutOffError(WireError):
-    """These bytes stop in the middle of a value."""
+    """Bytes that stop in the middle of a value."""
 
 
 def varint(n: int) -> bytes:
