@@ -68,7 +68,7 @@ def tasks(draw: st.DrawFn, name: str) -> dict[str, Any]:
     task: dict[str, Any] = {
         "name": name,
         "priority": draw(st.integers(0, 2)),
-        "policy": draw(st.sampled_from(["overlap", "overlap", "prt", "ht"])),
+        "policy": draw(st.sampled_from(["overlap", "overlap", "prt", "ht", "fifo"])),
         "cuda": cuda,
     }
     if draw(st.integers(0, 3)) == 0:
@@ -83,7 +83,8 @@ def scenarios(draw: st.DrawFn) -> dict[str, Any]:
     names = "abcd"[: draw(st.integers(1, 4))]
     return {
         "device": {"kind": draw(st.sampled_from(KINDS))},
-        "manager": {"polls": draw(st.booleans())},
+        "manager": {"polls": draw(st.booleans())}
+        | draw(st.sampled_from([{}, {}, {"tick": "1ms"}])),
         "run": {"duration": "60s"},
         "task": [draw(tasks(name)) for name in names],
     }

@@ -50,6 +50,7 @@ class Engine:
         *,
         gpus: int = 1,
         device: int | None = None,
+        ticks: bool = False,
         limit: Fraction | None = None,
         longest_ns: int | None = None,
         background: ReserveSpec = DEFAULT_BACKGROUND,
@@ -60,12 +61,13 @@ class Engine:
         on_failure: OnFailure | None = None,
     ) -> None:
         """`device`: there is one GPU, of this number, and tasks use no other; other engines serve
-        the other GPUs. `named` are policies and cost models with settings of their own; others get
-        defaults.
+        the other GPUs. `ticks`: decisions are taken at ticks alone. `named` are policies and cost
+        models with settings of their own; others get defaults.
         `cost_model` predicts for tasks that name none. `on_failure` hears of a policy or a cost
         model whose code fails; without, the error is raised."""
         self.now_ns = now_ns
         self.device = device
+        self._ticks = ticks
         numbers = range(gpus) if device is None else (device,)
         self.gpus = [Gpu(number) for number in numbers]
         self.limit = limit
@@ -163,7 +165,7 @@ class Engine:
         task = Task(name, self._order, self.policy(choice.name), choice, rule, model)
         self._order += 1
         task.period_ns = period_ns
-        task.device = self.device
+        task.device, task.ticks = self.device, self._ticks
         self.tasks[name] = task
         self.queue.add(task.policy)
         self.ranks.add(task, pix=pix, rix=rix)

@@ -419,6 +419,15 @@ EVENTS: dict[str, type[Event]] = {
 }  # fmt: skip
 
 
+def _promises(task: Task) -> tuple[str, ...]:
+    """What its policy promises. Where decisions are taken at ticks alone, none promises to take an
+    idle GPU, nor to go without a decision."""
+    promises = task.policy.promises()
+    if not task.ticks:
+        return promises
+    return (*(name for name in promises if name not in ("takes_idle", "decides")), "decides")
+
+
 class Recorder(Observer):
     """Turns what the engine says into records and hands each to `sink`."""
 
@@ -444,7 +453,7 @@ class Recorder(Observer):
             policy.holdoff_ns,
             policy.patience_ns,
             task.device,
-            policy.promises(),
+            _promises(task),
         )
 
     def task_removed(self, task: Task, now_ns: int) -> None:
@@ -453,7 +462,7 @@ class Recorder(Observer):
     def policy_set(self, task: Task, now_ns: int) -> None:
         policy = task.policy
         times = policy.holdoff_ns, policy.patience_ns
-        self.say(PolicySet, now_ns, task.name, policy.name, *times, policy.promises())
+        self.say(PolicySet, now_ns, task.name, policy.name, *times, _promises(task))
 
     def ranked(self, task: Task, now_ns: int) -> None:
         self.say(Ranked, now_ns, task.name, task.rank, task.base_rank)

@@ -184,6 +184,8 @@ class Task:
         self.rule = rule
         self.device: int | None = None
         """The number of the GPU that its work goes to; None: of any."""
+        self.ticks = False
+        """It is decided on at ticks alone."""
         self.period_ns: int | None = None
         self.reserve: Reserve | None = None
         self.debt_ns = 0

@@ -75,6 +75,7 @@ def new_engine(
     takes_turns = scenario.cuda is not None
     return Engine(
         gpus=scenario.device.count,
+        ticks=scenario.cuda is not None and scenario.cuda.management.tick_ns is not None,
         limit=settings.limit,
         longest_ns=settings.longest_ns,
         background=settings.background,

@@ -122,6 +122,7 @@ class Schedulers:
         stats, windows = Stats(), Windows(setting.split_ns, setting.bounds.window_ns)
         engine = Engine(
             device=device.index,
+            ticks=setting.bounds.tick_ns is not None,
             limit=settings.limit,
             longest_ns=settings.longest_ns,
             background=settings.background,
