@@ -13,6 +13,7 @@ import os
 import sys
 import time
 from collections import Counter
+from importlib import import_module
 from typing import Any
 
 from headway import gpu
@@ -48,9 +49,8 @@ class Torch:
     """A tensor, and products of matrices on the slice's stream."""
 
     def __init__(self) -> None:
-        import torch
-
-        self.torch: Any = torch
+        torch: Any = import_module("torch")
+        self.torch = torch
         self.state = torch.zeros(BYTES // 4, device="cuda:0")
         self.matrix = torch.randn(1024, 1024, device="cuda:0")
 

@@ -48,11 +48,11 @@ def run(
 def away(found: Sequence[dict[str, Any]]) -> float:
     """The fraction of jobs that were not at home."""
     moves = [sum(counts) for counts in zip(*(task["moves"] for task in found), strict=True)]
-    return 1 - moves[0] / sum(moves)
+    return 1 - float(moves[0] / sum(moves))
 
 
 def percentile(found: Sequence[dict[str, Any]], percent: int) -> float:
-    times = [ms for task in found for ms in task["responses_ms"]]
+    times = [float(ms) for task in found for ms in task["responses_ms"]]
     return statistics.quantiles(times, n=100, method="inclusive")[percent - 1]
 
 
