@@ -358,6 +358,23 @@ def test_runs_repeat_and_nodes_may_be_simulated_in_parallel() -> None:
     assert one.events > 100
 
 
+def test_nodes_in_parallel_tell_how_far_they_are_and_can_be_stopped() -> None:
+    tasks = [task(f"t{n}", period="20us", cpu="1us", cluster=n) for n in range(2)]
+    shape = {"cpus": 2, "cpus_each": 1, "gpus": 2, "gpus_each": 1}
+    chosen = plan(*tasks, machine=shape, duration="2s")
+    told: list[int] = []
+
+    def stop(now_ns: int) -> bool:
+        told.append(now_ns)
+        return now_ns == 0
+
+    result = run_plan(chosen, workers=2, progress=stop)
+    assert not result.complete
+    assert told[-1] > 0
+    assert told == sorted(told)
+    assert max(told) < chosen.duration_ns
+
+
 def test_a_stopped_run_says_so() -> None:
     chosen = plan(task("a", period="10us", cpu="1us"), duration="1s")
     assert not run_plan(chosen, progress=lambda now_ns: False).complete

@@ -46,7 +46,7 @@ def run_gpusync(
         plans.append((file, parse_gpusync(text, file, overrides=overrides, seed=seed)))
     for file, plan in plans:
         with watch(Path(file).name, plan.duration_ns) as watcher:
-            result = run_plan(plan, progress=watcher)
+            result = run_plan(plan, workers=0, progress=watcher)
         if as_json:
             click.echo(msgspec.json.encode({"schema": SCHEMA, "file": file, **as_dict(result)}))
         else:

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import os
-from concurrent.futures import ProcessPoolExecutor
+import signal
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor, wait
+from ctypes import c_int64
 from multiprocessing import get_context
+from typing import Any
 
 from headway.sim.gpusync.node import Node, Progress
 from headway.sim.gpusync.plan import GpuSyncPlan
 from headway.sim.gpusync.results import GpuSyncResult, TaskResult
 
 Part = tuple[list[TaskResult], int, int, bool]
+LARGE = 50_000
+"""Jobs of a plan that is worth processes of its own: a few seconds of CPU time."""
+LOOK_S = 0.1
+_shared: Any = None
+"""In a worker: how far each node is, in nanoseconds, and behind them whether all are to stop."""
 
 
 def node_numbers(plan: GpuSyncPlan) -> list[int]:
@@ -29,18 +38,20 @@ def run_node(plan: GpuSyncPlan, number: int, progress: Progress | None = None) -
 def run_plan(
     plan: GpuSyncPlan, *, workers: int = 1, progress: Progress | None = None
 ) -> GpuSyncResult:
-    """Simulate a plan. `workers`: how many processes may work at once; 0: one for each CPU. With
-    `progress` one process does all; the instants that it is told run over the nodes in turn."""
+    """Simulate a plan. `workers`: how many processes may work at once; 0: one for each CPU if the
+    plan is large. The instants that `progress` is told are the mean of all nodes'."""
     numbers = node_numbers(plan)
-    workers = min(workers or (os.cpu_count() or 1), len(numbers))
-    if workers <= 1 or progress is not None:
+    if not workers:
+        jobs = sum(plan.duration_ns // entry.task.period_ns for entry in plan.tasks)
+        workers = (os.cpu_count() or 1) if jobs >= LARGE else 1
+    workers = min(workers, len(numbers))
+    if workers <= 1:
         parts = []
         for place, number in enumerate(numbers):
-            told = None if progress is None else _shared(progress, place, len(numbers), plan)
+            told = None if progress is None else _in_turn(progress, place, len(numbers), plan)
             parts.append(run_node(plan, number, told))
     else:
-        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-            parts = list(pool.map(run_node, [plan] * len(numbers), numbers))
+        parts = _side_by_side(plan, numbers, workers, progress)
     by_name = {task.name: task for results, *_ in parts for task in results}
     return GpuSyncResult(
         plan.duration_ns,
@@ -51,6 +62,43 @@ def run_plan(
     )
 
 
-def _shared(progress: Progress, place: int, nodes: int, plan: GpuSyncPlan) -> Progress:
+def _in_turn(progress: Progress, place: int, nodes: int, plan: GpuSyncPlan) -> Progress:
     """The progress of one node as that of the whole run."""
     return lambda now_ns: progress((place * plan.duration_ns + now_ns) // nodes)
+
+
+def _side_by_side(
+    plan: GpuSyncPlan, numbers: Sequence[int], workers: int, progress: Progress | None
+) -> list[Part]:
+    """Each node in a process; nodes that `progress` stops end where they are."""
+    spawn = get_context("spawn")
+    shared = spawn.RawArray(c_int64, len(numbers) + 1)
+    with ProcessPoolExecutor(
+        workers, mp_context=spawn, initializer=_begin, initargs=(shared,)
+    ) as pool:
+        futures = [pool.submit(_work, plan, *node) for node in enumerate(numbers)]
+        waits = set(futures)
+        try:
+            while waits:
+                waits = wait(waits, LOOK_S).not_done
+                if progress is not None and not progress(sum(shared[:-1]) // len(numbers)):
+                    shared[-1] = 1
+        except BaseException:  # nobody waits for the results any more
+            shared[-1] = 1
+            raise
+        return [future.result() for future in futures]
+
+
+def _begin(shared: Any) -> None:
+    """A worker begins. Ctrl-C goes to everybody; whoever started the run decides."""
+    global _shared
+    _shared = shared
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _work(plan: GpuSyncPlan, place: int, number: int) -> Part:
+    def told(now_ns: int) -> bool:
+        _shared[place] = now_ns
+        return not _shared[-1]
+
+    return run_node(plan, number, told)
