@@ -113,3 +113,27 @@ def test_others_stay_beside_a_job_that_is_bound_by_its_cpu_under_mps(
     entry = managed.entry(high)
     assert (entry["corun"] > 0) == side_by_side
     assert entry["gpu_in_jobs"] < 0.5
+
+
+@pytest.mark.parametrize("side_by_side", [True, False])
+def test_equals_are_on_the_gpu_together_under_mps_and_take_turns_else(
+    managed: cuda.Managed, log: Path, tmp_path: Path, side_by_side: bool
+) -> None:
+    pipes = tmp_path / "mps"
+    if side_by_side:
+        pipes.mkdir()
+        (pipes / "control").touch()
+    env = {"SOFTCUDA_LOG": log, "SOFTCUDA_GPU": "", "CUDA_MPS_PIPE_DIRECTORY": pipes}
+    equals = [managed.start("cudaapp", "lp", 500, 10, 0, 60, options=LOW, env=env) for _ in "ab"]
+    for program in equals:
+        wait_until(lambda p=program: managed.passed(p) > 400, "both had the GPU for a while")
+    one, other = (kernels(log, program) for program in equals)
+    times = sorted([(at, 0) for span in one for at in span] + [(at, 1) for at, _ in other])
+    inside, began = False, []
+    for _, whose in times:
+        if whose:
+            began.append(inside)
+        else:
+            inside = not inside
+    late = began[len(began) // 4 :]
+    assert (sum(late) > len(late) / 2) == side_by_side, f"{sum(late)} of {len(late)}"

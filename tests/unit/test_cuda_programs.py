@@ -180,21 +180,27 @@ def test_a_scenario_chooses_the_controller_and_a_task_its_goal() -> None:
 COPIES = '{ copy = "64MiB", to = "device" }, { copy = "64MiB", to = "host" }'
 
 
+GPU_BOUND = '{ kernel = "100us", count = 20 }'
+
+
 @pytest.mark.parametrize(
-    ("work", "mix"),
-    [(CPU_BOUND, True), ('{ kernel = "100us", count = 20 }', False)],
-    ids=["bound by its CPU", "bound by the GPU"],
+    ("work", "period", "mix"),
+    [(CPU_BOUND, "20ms", True), (GPU_BOUND, "20ms", False), (GPU_BOUND, "1500ms", True)],
+    ids=["bound by its CPU", "bound by the GPU", "silent for long"],
 )
 def test_equals_take_turns_only_below_a_job_that_has_the_gpu_for_itself(
-    work: str, mix: bool
+    work: str, period: str, mix: bool
 ) -> None:
     """Under MPS one that copies all the time leaves the multiprocessors to its equal."""
-    high = cuda("high", work, priority=9, period="20ms")
+    high = cuda("high", work, priority=9, period=period)
     copies, kernels = cuda("copies", COPIES, priority=1), LOW | {"name": "kernels"}
-    outcome = run(high, copies, kernels, until="1s", **WAYS["Headway + MPS"])
-    peer = run(high, copies, kernels, until="1s", **WAYS["MPS"])
-    kept = share(outcome, "kernels") / share(peer, "kernels")
-    assert (kept > 0.9) == mix
+    outcome = run(high, copies, kernels, until="1400ms", **WAYS["Headway + MPS"])
+    peer = run(high, copies, kernels, until="1400ms", **WAYS["MPS"])
+    late, there = (
+        sum(job.ended_ns > 1050 * MS for job in one.jobs["kernels"]) for one in (outcome, peer)
+    )
+    kept = late / there
+    assert (kept > 0.85) == mix
     assert kept > 0.4
 
 

@@ -12,7 +12,7 @@ how a gate opens before its turn in early_gate.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -345,6 +345,14 @@ class Arbiter:
             self._revoke(client, now_ns)
         self.decide(now_ns)
 
+    def _mixes_with(self, client: Client, task: Task, now_ns: int) -> Hashable | None:
+        """With which equals it may be on the GPU together. Somebody more important who has the GPU
+        for itself would wait for what each of them has in flight, if it comes often."""
+        above = self._at_once.above(task)
+        if any(self._awake.is_awake(other, now_ns) for other in above):
+            return None
+        return corunning.mixes_with(client)
+
     def _submit(self, client: Client, said: Signature, now_ns: int) -> None:
         task = client.task
         assert task is not None
@@ -354,7 +362,7 @@ class Arbiter:
         if task.waiting is not None:
             self.engine.withdraw(task, now_ns)
         self.engine.advance(now_ns)
-        task.mixes = None if self._at_once.bars(task) else corunning.mixes_with(client)
+        task.mixes = self._mixes_with(client, task, now_ns)
         signature = _signature(client, said)
         deadline_ns = None if client.deadline_ns is None else now_ns + client.deadline_ns
         group = Group(
@@ -566,7 +574,7 @@ class Arbiter:
                 return
             if leases.patience_ends_ns(self.engine, client) <= now_ns:
                 return
-        task.mixes = None if self._at_once.bars(task) else corunning.mixes_with(client)
+        task.mixes = self._mixes_with(client, task, now_ns)
         # A lease without turns lasts for groups of many kinds, so nobody predicts its cost.
         signature = _signature(client, A_TURN) if client.turns else None
         client.group = Lease(task, client.request.index, signature=signature)

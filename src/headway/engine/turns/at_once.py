@@ -43,11 +43,14 @@ class AtOnce:
             del self._told[client]
             _tell(client, on=False)
 
-    def bars(self, task: Task) -> bool:
-        """Whether one of the most important programs comes before the task, and has the GPU for
-        itself then."""
-        found = (client.task for client in self._told)
-        return any(t is not None and t.rank < task.rank and not t.corun for t in found)
+    def above(self, task: Task) -> list[Client]:
+        """Of the most important programs those that come before the task and stand nobody beside
+        their jobs."""
+        return [
+            client
+            for client in self._told
+            if client.task is not None and client.task.rank < task.rank and not client.task.corun
+        ]
 
     def tell(self, online: Collection[Client]) -> None:
         """Tell each whether it may, as the GPU is now."""

@@ -41,6 +41,11 @@ class Awake:
         if self.looks:
             self._see(client)
 
+    def is_awake(self, client: Client, now_ns: int) -> bool:
+        """Whether it said something lately, or has work on the GPU."""
+        heard_ns = self._heard.get(client)
+        return client in self._online or (heard_ns is not None and now_ns - heard_ns <= AWAKE_NS)
+
     def gone(self, client: Client) -> None:
         self._heard.pop(client, None)
         self._seen.pop(client, None)

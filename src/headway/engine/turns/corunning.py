@@ -35,8 +35,7 @@ def level_of(client: Client) -> float:
 def mixes_with(client: Client) -> Hashable | None:
     """With which equals it need not take turns: where the hardware runs programs side by side, with
     those of its own user. So the GPU is not idle while one of them copies or waits. Nobody can tell
-    their times apart, so whoever has a budget takes turns. So does everybody below a task that has
-    the GPU for itself (`AtOnce.bars`): that task would wait for what each has in flight."""
+    their times apart, so whoever has a budget takes turns."""
     task = client.task
     if task is None or task.reserve is not None or not task.policy.at_once:
         return None
