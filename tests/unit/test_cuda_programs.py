@@ -204,6 +204,22 @@ def test_equals_take_turns_only_below_a_job_that_has_the_gpu_for_itself(
     assert kept > 0.4
 
 
+def test_a_job_waits_for_an_equal_no_longer_than_for_the_gpus_own_slices() -> None:
+    """The equal has long jobs and is bound by its CPU: it keeps the GPU for 9 ms."""
+    work = '{ repeat = 20, work = [{ kernel = "50us" }, { sync = "all" }, { cpu = "400us" }] }'
+    long = cuda("long", work, priority=9, period="23ms")
+    short = cuda("short", GPU_BOUND, priority=9, period="11ms")
+    sliced = worst_ms(run(long, short, **WAYS["time-sliced"]), "short")
+    assert worst_ms(run(long, short), "short") < 1.1 * sliced < 3
+
+
+def test_greedy_equals_keep_the_gpu_for_longer_than_its_slices() -> None:
+    """Each turn that ends in the middle of a job costs a switch."""
+    one, other = (cuda(name, '{ kernel = "500us", count = 200 }', priority=1) for name in "ab")
+    switches = run(one, other).statistics.switches
+    assert switches < run(one, other, **WAYS["time-sliced"]).statistics.switches / 2
+
+
 def test_equals_with_budgets_take_turns_under_mps_too() -> None:
     reserve = {"policy": "pe", "capacity": "40ms", "period": "100ms"}
     copies = cuda("copies", COPIES, priority=1, reserve=reserve)

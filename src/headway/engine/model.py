@@ -214,6 +214,8 @@ class Task:
         self.corun = 0.0
         """For which part of the time of its jobs less important work may be on the GPU beside it:
         while that is more than nothing, nobody there has to stop for it."""
+        self.begins_job = False
+        """What it waits for is the begin of a job: it did not lose the GPU in the middle of one."""
         self.mixes: Hashable | None = None
         """The hardware runs its work beside that of equals which mix with the same: they need not
         take turns. None: it mixes with nobody."""

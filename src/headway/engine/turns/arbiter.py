@@ -374,6 +374,7 @@ class Arbiter:
         )
         client.request.index += 1
         client.group = group
+        task.begins_job = ends.begins_job(client)
         self.engine.submit(group, now_ns)
         if client.turns and client.port is not None:
             client.port.set_waits(True)
@@ -464,7 +465,7 @@ class Arbiter:
             return
         review_ns = None
         if holder.turns:
-            review_ns = ends.ends_ns(self.engine, holder, now_ns)
+            review_ns = ends.ends_ns(self.engine, holder, now_ns, self.profile.slice_ns)
         elif wanted:
             review_ns = leases.keep_until_ns(self.engine, holder, self._waiting(), now_ns)
         leases.review_at(holder, review_ns)
@@ -598,7 +599,9 @@ class Arbiter:
         self.online.lend(client, now_ns)
         if client.turns:
             self._want(client, bool(self.engine.any_ready), now_ns)
-            leases.review_at(client, ends.ends_ns(self.engine, client, now_ns))
+            leases.review_at(
+                client, ends.ends_ns(self.engine, client, now_ns, self.profile.slice_ns)
+            )
 
     def settle(self, now_ns: int) -> None:
         """Bring budgets up to date: call this before a reserve changes, or periods that are over

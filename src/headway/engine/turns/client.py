@@ -55,6 +55,8 @@ class LeaseState:
     """pauses that there had been,"""
     jobs: int = 0
     """and jobs that had begun."""
+    left: int = 0
+    """Jobs that had begun when it ended."""
     reported_ns: int = 0
     reported: tuple[int, int, int] = (0, 0, 0)
     """Groups, frames and GPU time under leases that were reported to observers, and when."""

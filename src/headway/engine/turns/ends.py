@@ -50,15 +50,16 @@ HANGING_NS = 10_000_000_000
 """The same for one that waits for its work, which then may never be done."""
 
 
-def ends_ns(engine: Engine, holder: Client, now_ns: int) -> int | None:
-    """When the holder's turn is over, as far as can be said now; a time that has come: now."""
+def ends_ns(engine: Engine, holder: Client, now_ns: int, hardware_ns: int = 0) -> int | None:
+    """When the holder's turn is over, as far as can be said now; a time that has come: now.
+    `hardware_ns`: how long a time slice of the GPU itself is, if that is known."""
     times = []
     left_ns = budget_left_ns(holder, now_ns)
     if left_ns is not None:
         times.append(now_ns if _is_left(holder) else now_ns + left_ns)
     best_rank = None if holder.task is None else pressing_rank(engine, holder.task)
     if best_rank is not None:
-        times.append(_wanted_ns(engine, holder, best_rank, now_ns))
+        times.append(_wanted_ns(engine, holder, best_rank, now_ns, hardware_ns))
     return min(times, default=None)
 
 
@@ -81,19 +82,23 @@ def _may_corun(task: Task, holder: Task) -> bool:
     return bool(holder.corun) and task.policy.at_once
 
 
-def _wanted_ns(engine: Engine, holder: Client, best_rank: Rank, now_ns: int) -> int:
+def _wanted_ns(
+    engine: Engine, holder: Client, best_rank: Rank, now_ns: int, hardware_ns: int
+) -> int:
     task, port = holder.task, holder.port
     if task is None or port is None:
         return now_ns
     if best_rank < task.rank or (task.rule.per_group and jobs_of(port) != holder.lease.jobs):
         return now_ns  # or its rank was that of a job that is over: it asks again
     equal = best_rank == task.rank
-    slice_ns = holder.lease.since_ns + _slice_ns(engine, task)
+    slice_ns = holder.lease.since_ns + _slice_ns(engine, task, hardware_ns)
     if not port.busy:
         if (port.passed, port.paused) == (holder.lease.passed, holder.lease.paused):
             # it may not have woken up yet
             return holder.lease.since_ns + WAKE_NS
         pause_ns = holder.jobs.gives_up_ns(port, now_ns)
+        if equal and hardware_ns and _job_begins(engine, task):
+            return now_ns  # the GPU itself would not stay idle for it
         if equal:
             return min(slice_ns, max(pause_ns, port.last_ns + PAUSE_NS))
         return now_ns if is_over(holder, now_ns) else pause_ns
@@ -105,9 +110,12 @@ def _wanted_ns(engine: Engine, holder: Client, best_rank: Rank, now_ns: int) -> 
     return now_ns + (min(max(keep_ns, LEAST_LOOK_NS), LOOK_NS) if keep_ns else LOOK_NS)
 
 
-def _slice_ns(engine: Engine, task: Task) -> int:
-    """A period says how long its program can wait for its time; the less often hands change, the
-    less of it is lost."""
+def _slice_ns(engine: Engine, task: Task, hardware_ns: int) -> int:
+    """How long equals wait for each other. A job that begins waits no longer than it would for the
+    GPU's own slices. One that goes on lost its turn to such a slice: the less often hands change
+    then, the less is lost. A period says how long its program can wait for its time."""
+    if hardware_ns and _job_begins(engine, task):
+        return engine.ask.quantum_ns(task, min(SLICE_NS, hardware_ns))
     shortest_ns = _period_ns(task)
     for group in engine.first_ready(LOOKED_AT):
         if not shortest_ns:
@@ -115,6 +123,12 @@ def _slice_ns(engine: Engine, task: Task) -> int:
         if group.task.rank == task.rank:
             shortest_ns = min(shortest_ns, _period_ns(group.task))
     return engine.ask.quantum_ns(task, max(SLICE_NS, shortest_ns // SLICES))
+
+
+def _job_begins(engine: Engine, task: Task) -> bool:
+    """Whether an equal without a budget waits with a job that begins."""
+    waiting = (group.task for group in engine.first_ready(LOOKED_AT))
+    return any(t.begins_job and t.rank == task.rank and t.reserve is None for t in waiting)
 
 
 def _period_ns(task: Task) -> int:
@@ -234,6 +248,12 @@ def drains(holder: Client, now_ns: int) -> bool:
 def jobs_of(port: Port) -> int:
     """A number that is another one with each job."""
     return port.jobs_begun or port.paused
+
+
+def begins_job(client: Client) -> bool:
+    """Whether a program that asks for a turn is at the begin of a job, and did not lose its turn in
+    the middle of one."""
+    return client.turns and client.port is not None and jobs_of(client.port) != client.lease.left
 
 
 def rests(client: Client, port: Port, now_ns: int) -> bool:

@@ -73,6 +73,8 @@ def end(client: Client) -> None:
     """It asks again, whatever its lease was."""
     lease = client.lease
     lease.held = lease.revoked = False
+    if client.turns and client.port is not None:
+        lease.left = ends.jobs_of(client.port)
     lease.wanted_ns = lease.review_ns = lease.revoked_ns = None
     if client.port is not None:
         client.port.set_lease(False)
