@@ -27,7 +27,7 @@ from tests.integration.ray_nodes import cluster
 KERNELS, KERNEL_US, PERIOD_MS = 4, 500, 25
 GREEDY = ("lp", 1000, 8, 0)
 CLAIM: dict[str, Any] = {"priority": 9, "reserve": "5ms/25ms", "deadline": "25ms"}
-AHEAD_S = 3.0
+AHEAD_S = 2.0
 """How long before the important jobs begin the others are asked to."""
 CASES = ("alone", "Ray alone", "Ray with Headway")
 

@@ -12,6 +12,7 @@ the nodes' own notes, read from their files: nothing promised twice, and no clai
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -34,6 +35,7 @@ from headway.fleet.nodes import Node, NodeGpu
 from tests.integration.ray_nodes import descendants
 
 ACTORS = 4
+ATTEMPTS = 3
 PERIOD_MS = 100
 PATIENCE_S = 120.0
 
@@ -51,21 +53,26 @@ class Machine:
         for node in self.nodes:  # all start at once
             nodes.start_daemon(node, node.gpus[0], wait=False)
         self._cluster = Cluster()
-        self._ray_nodes = {}
-        for node in self.nodes:
-            resources = {joining.RESOURCE: 1, joining.CLAIMS: joining.MOST_CLAIMS}
-            self._ray_nodes[node.name] = self._cluster.add_node(
-                wait=False,
-                num_cpus=1,
-                object_store_memory=80_000_000,
-                include_dashboard=False,
-                include_log_monitor=False,
-                resources=resources,
-                labels=node.ray_labels(),
-                env_vars=starting.environment(node),
-            )
+        self._ray_nodes = {node.name: self._add(node) for node in self.nodes}
         self._cluster.wait_for_nodes(timeout=PATIENCE_S)
         joining.connect(self._cluster.address)
+
+    def _add(self, node: Node) -> Any:
+        """Ray's node; it gives each 30 s to start, which a busy machine may not have."""
+        for attempt in range(ATTEMPTS):
+            with contextlib.suppress(Exception):
+                return self._cluster.add_node(
+                    wait=False,
+                    num_cpus=1,
+                    object_store_memory=80_000_000,
+                    include_dashboard=False,
+                    include_log_monitor=False,
+                    resources={joining.RESOURCE: 1, joining.CLAIMS: joining.MOST_CLAIMS},
+                    labels=node.ray_labels(),
+                    env_vars=starting.environment(node),
+                )
+            print(f"{node.name}: start {attempt + 1} failed", flush=True)
+        raise SystemExit(f"{node.name} does not start")
 
     def _node(self, number: int) -> Node:
         folder = nodes.fleet_folder() / f"n{number:02}"

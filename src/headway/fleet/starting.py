@@ -35,6 +35,10 @@ SOON = {
 """A node that dies is known to be dead within about five seconds; Ray's own numbers make it
 fifteen or more. Of the head alone."""
 
+ORDINARY = {"RAY_worker_niceness": "0"}
+"""Ray's workers have the CPU behind everybody else by default: an important one would wait there
+for what it does not wait for on the GPU."""
+
 
 def up(
     *,
@@ -92,7 +96,7 @@ def environment(node: Node) -> dict[str, str]:
         UNITS: _units(),
         **joining.QUIET,
     }
-    return {**SOON, **os.environ, **added}
+    return {**SOON, **ORDINARY, **os.environ, **added}
 
 
 def _plugins() -> list[dict[str, object]]:
