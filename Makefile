@@ -102,6 +102,13 @@ fuzz: setup ## Readers of strangers' input, fed by coverage for long: make fuzz 
 	for target in hello message page request duration spec scenario trace others survey; do \
 	  $(BIN)/python -m tests.fuzz.run $$target --seconds $(or $(SECONDS),300) || exit 1; done
 
+.PHONY: model
+model: setup ## The page protocol in every order of its steps, with more jobs and messages than in the tests (minutes)
+	mkdir -p out/model && cd out/model && for variant in "" "-DDEATHS" "-DDAEMON_DIES" "-DPIECES -DJOBS=1" \
+	    "-DPIECES -DJOBS=1 -DDEATHS" "-DPIECES -DJOBS=1 -DDAEMON_DIES"; do \
+	  spin -DSPINS=0 $$variant -a ../../tests/protocol/pages.pml && gcc -O2 -w -DSAFETY -DVECTORSZ=512 -DCOLLAPSE -o pan pan.c \
+	    && ./pan -m2000000 -w26 | tee said && grep -q "errors: 0" said || exit 1; done
+
 .PHONY: wheel
 wheel: ## A wheel for Linux with glibc 2.28 or newer, and the sdist, in dist/
 	scripts/wheel $(PYTHON)

@@ -18,7 +18,15 @@ LINK = re.compile(r"(?<=\]\()([^)#:\s]+)(?=[)#])")
 NAV: dict[str, list[str]] = {
     "Begin": ["install", "cuda-quick-start", "run", "desktop", "opencl"],
     "Decide": ["priorities", "spec", "write-a-policy", "windows", "window-servers"],
-    "Operate": ["systemd", "containers", "fleet", "programs", "threat-model", "troubleshooting"],
+    "Operate": [
+        "systemd",
+        "containers",
+        "fleet",
+        "programs",
+        "threat-model",
+        "proved",
+        "troubleshooting",
+    ],
     "Look": ["top", "web", "watch", "trace", "report", "python"],
     "Simulate": ["scenarios", "studies", "papers", "locks", "twin"],
     "Understand": [

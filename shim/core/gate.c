@@ -39,11 +39,13 @@ static bool is_stale(const struct hw_channel *c, uint64_t now) {
 }
 
 /* Under a lease: say that the GPU is in use, then look again. The daemon does it the other way round
- * (take the lease, then look whether the GPU is in use), so one of the two notices the other. */
+ * (take the lease, then look whether the GPU is in use), so one of the two notices the other. In a turn it also looks
+ * whether all work has a mark behind it: what is about to go has none. */
 static bool take_lease(struct hw_channel *c) {
     const struct hw_daemon_page *daemon = hw_daemon_of(c);
     struct hw_client_page *page = hw_page_of(c);
     if (!hw_load_acquire(&daemon->lease)) return false;
+    if (c->turns && !hw_load(&page->gated) && !hw_load(&page->unmarked)) hw_store_full(&page->unmarked, 1);
     if (!hw_load(&page->busy)) hw_store_full(&page->busy, 1);
     return hw_load_full(&daemon->lease);
 }

@@ -274,7 +274,7 @@ static enum hw_pass pass_slowly(const struct hw_lane_api *api, void *key, uint64
         pass = window ? HW_WATCHED : HW_FAST;
         if (window) wait_for_room(hw_cost_of(hw_cost_find(signature), window), window);
         /* It may have been taken back while there was no room, but not for ever: each grant lets something go. */
-        if (hw.early || !window || hw_turn_leased() || again) break;
+        if (hw.early || !window || hw_gate_take_lease(hw_channel()) || again) break;
         pass = HW_FREE;
     }
     if (called) hw_job_works(called); /* the page may be a new one */

@@ -16,7 +16,7 @@ from headway.engine.reserves import ReserveSpec
 from headway.engine.turns import ends
 from headway.engine.turns.leases import KEEP_FROM_TURNS_NS
 from headway.live.gate.channel import Channel
-from headway.live.wire.protocol import COMPLETE, RELEASE, SUBMIT, WITHDRAW
+from headway.live.wire.protocol import COMPLETE, RELEASE, SUBMIT, WITHDRAW, Message
 from tests.bench.gate import MS
 from tests.bench.turns import HOLD_NS, TurnBench, is_leased, is_wanted, may_go_at_once
 
@@ -78,6 +78,33 @@ def test_who_does_not_drain_loses_the_gpu_after_its_bound(bench: TurnBench) -> N
     bench.run_until(5 * MS + HOLD_NS)
     assert is_leased(high)
     assert low.account.overdue == 1
+
+
+def test_the_end_of_the_job_before_does_not_end_a_turn_that_is_used_again(
+    bench: TurnBench,
+) -> None:
+    """The program says that it rests, begins its next job under the same lease, and loses that:
+    what it said is heard only then."""
+    low, high = bench.turner("low", 1), bench.turner("high", 9)
+    bench.begin(low, 0)
+    bench.ask(high, 5 * MS)
+    bench.arbiter.heard(low, Message(RELEASE, 1, frame=True), 5 * MS)
+    assert not is_leased(high)
+    bench.rest(low, 6 * MS)
+    assert is_leased(high)
+
+
+def test_who_asked_before_it_saw_its_lease_keeps_its_turn(bench: TurnBench) -> None:
+    low, high = bench.turner("low", 1), bench.turner("high", 9)
+    bench.begin(low, 0)
+    bench.ask(low, 1 * MS)
+    assert is_leased(low)
+    bench.ask(high, 5 * MS)
+    assert not is_leased(high)
+    bench.ask(low, 6 * MS)
+    assert not is_leased(high)
+    bench.rest(low, 7 * MS, last=False)
+    assert is_leased(high)
 
 
 def test_a_lease_that_is_not_used_is_taken_at_once_by_whoever_asks(bench: TurnBench) -> None:

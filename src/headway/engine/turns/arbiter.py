@@ -138,6 +138,8 @@ class Arbiter:
         self._hear_of(client, now_ns)
         if ask and client.turns and ask == client.request.asks:
             return  # it was seen before it was heard
+        if not ask and leases.is_used(client):
+            return  # it asked before it saw its lease
         self._heed(client, self.conduct.asks(client, now_ns), now_ns)
         if not (ask and ends.will_ask(client)):
             client.request.asks = ask or client.request.asks
@@ -387,8 +389,8 @@ class Arbiter:
                 return  # it says so of the turn before
             # It had begun with the asking, and was done before the answer.
             self._withdraw(client, now_ns)
-        if client.goes_on and client.turns and not leases.take_idle(client):
-            return  # it goes on, and what it said was of the job before
+        if leases.is_used(client):
+            return  # what it said was of the job before
         if client.turns and rests:
             self._part_corunning(client, now_ns)
             if self.bounds.tick_ns is None:

@@ -56,6 +56,16 @@ def take_idle(client: Client) -> bool:
     return True
 
 
+def is_used(client: Client) -> bool:
+    """Whether a program that takes turns goes on in its turn at this moment, whatever it said: its
+    word may be of the job before. If it does not, its lease is taken."""
+    if not client.turns or not client.leased:
+        return False
+    if client.revoked:
+        return client.port is not None and client.port.busy
+    return not take_idle(client)
+
+
 def want(client: Client, wanted: bool, now_ns: int) -> None:
     """Others wait for the lease to end, or no longer."""
     if not wanted:
