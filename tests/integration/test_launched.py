@@ -4,11 +4,14 @@ their deadlines. NVIDIA's MPS is played by a folder with something in it and a s
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import pty
 import re
 import signal
 import subprocess
 import sys
+import termios
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -184,16 +187,94 @@ def test_launchers_of_their_own_share_the_gpu_as_well(stage: Stage) -> None:
     assert not any(map(is_alive, stage.pids("low") + stage.pids("high")))
 
 
-def test_without_mps_shares_stay_and_that_is_said_once(stage: Stage) -> None:
-    (stage.pipes / "control").unlink()
+@pytest.mark.parametrize("dies", [False, True])
+def test_without_mps_shares_stay_and_that_is_said_once(stage: Stage, dies: bool) -> None:
+    """There is none, or its server dies while programs run: they run on as they are."""
+    if not dies:
+        (stage.pipes / "control").unlink()
     with shell(stage) as process:
-        say(process, "launch 5 --name high ./task.py high . 30")
         say(process, "launch 1 --name low ./task.py low . 0")
+        wait_until(lambda: bool(stage.shares("low")), "it runs")
+        if dies:
+            (stage.pipes / "control").unlink()
+        say(process, "launch 5 --name high ./task.py high . 30")
         wait_until(lambda: bool(stage.task_of("low").get("stuck")), "the daemon knows")
         misses = stage.task_of("high")["misses"]
         wait_until(lambda: stage.task_of("high")["misses"] != misses, "more misses")
     assert stage.shares("low") == [100]
     assert stage.said().count("without MPS a share cannot isolate processes") == 1
+
+
+# -- the prompt ------------------------------------------------------------------------------------
+
+
+class Terminal:
+    """A person at `headway shell`."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._fd, end = pty.openpty()
+        self.shown = ""
+        words = [sys.executable, "-m", "headway", "shell", "--no-gate"]
+        env = {**stage.env, "TERM": "dumb"}
+        self.process = subprocess.Popen(
+            words,
+            env=env,
+            cwd=stage.folder,
+            stdin=end,
+            stdout=end,
+            stderr=end,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # so Ctrl-C is a signal
+        )
+        os.close(end)
+        os.set_blocking(self._fd, False)
+        self.sees("headway> ")
+
+    def sees(self, text: str) -> None:
+        """Wait until this is shown, and go on behind it."""
+
+        def is_shown() -> bool:
+            with contextlib.suppress(BlockingIOError, OSError):
+                self.shown += os.read(self._fd, 65536).decode(errors="replace")
+            return text in self.shown
+
+        wait_until(is_shown, text)
+        self.shown = self.shown.partition(text)[2]
+
+    def types(self, keys: str) -> None:
+        os.write(self._fd, keys.encode())
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self._fd)
+
+
+def test_the_prompt_completes_and_remembers_and_control_c_ends_no_program(stage: Stage) -> None:
+    with contextlib.closing(Terminal(stage)) as person:
+        person.types("lau\t1 --name one ./ta\tlow . 0\n")
+        person.sees("headway> ")
+        wait_until(lambda: bool(stage.shares("low")), "it runs")
+        person.types("half a line\x03")
+        person.sees("headway> ")
+        person.types("ls\n")
+        person.sees("one ")
+        person.sees("runs")
+        person.sees("headway> ")
+        person.types("\x10\x10\n")  # Ctrl-P twice: the line before the last
+        person.sees("a task is called 'one' already")
+        person.types("kill o\t\n")
+        person.sees("one ended with exit code 0")
+        person.types("\x04")
+        person.process.wait(30)
+    assert person.process.returncode == 0
+    with contextlib.closing(Terminal(stage)) as person:
+        person.types("\x10\n")
+        person.sees("no task is called 'one'")
+        person.types("quit\n")
+        person.process.wait(30)
+    history = stage.folder / "state" / "headway" / "shell_history"
+    assert "launch 1 --name one ./task.py low . 0" in history.read_text().splitlines()
 
 
 # -- faults ----------------------------------------------------------------------------------------

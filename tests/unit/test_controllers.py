@@ -245,13 +245,16 @@ def test_jobs_that_began_before_a_change_was_done_do_not_count() -> None:
     assert controller.share(LOW) == 250
 
 
-def test_a_tasks_own_range_is_kept_and_no_lower_level_is_searched() -> None:
-    low = replace(LOW, shares=Range(250, 800))
-    controller = made(Bisection(), HIGH, low)
-    assert controller.share(low) == 800
-    for number in range(20):
-        end(controller, HIGH, number, missed=True)
-    assert controller.share(low) == controller.level(HIGH) == 250
+def test_a_tasks_own_range_is_kept_and_levels_go_below_it_for_the_gate() -> None:
+    """Who may not be given so little as the important task stands is gated in time instead."""
+    for shares in (Range(250, 800), Range(1000, 1000)):
+        low = replace(LOW, shares=shares)
+        controller = made(Bisection(), HIGH, low)
+        assert controller.share(low) == shares.most
+        for number in range(20):
+            end(controller, HIGH, number, missed=True)
+        assert controller.share(low) == shares.least
+        assert controller.level(HIGH) < 100
 
 
 # -- one interface ---------------------------------------------------------------------------------

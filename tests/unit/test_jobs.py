@@ -10,6 +10,7 @@ from headway.engine.controllers import controllers
 from headway.engine.controllers.slowdown import FIRST, LEAST, STEP, Slowdown
 from headway.engine.core import Engine
 from headway.engine.jobs import Job
+from headway.engine.priorities import Fixed
 from headway.engine.turns import corunning
 from headway.engine.turns.client import Client
 from headway.engine.turns.jobs import ALIKE, TOLD, Costs, Jobs
@@ -265,6 +266,25 @@ def test_what_was_taken_is_given_back_slowly_and_later_after_each_miss() -> None
         levels.append(corunning.level_of(made))
     assert levels == sorted(levels)
     assert levels[-1] == 1
+
+
+def test_so_little_of_a_jobs_time_that_it_is_of_no_use_is_none() -> None:
+    """Whatever the controller's floor is: in space 1 % is something, in time it is not."""
+    made = client(0.1)
+    assert made.task is not None
+    made.company.controller = controllers()["bisection"]()
+    other, _ = Engine().add_task("training", 0, priority=Fixed(-1))
+    for task in (made.task, other):
+        made.company.controller.joins(task)
+    made.company.until_ns, made.deadline_ns = None, 1
+    levels = []
+    for number in range(8):
+        report = JobReport(20 * number * MS, (20 * number + 9) * MS, groups=10)
+        corunning.judge(made, number, report, 0.1)
+        levels.append(corunning.level_of(made))
+    assert levels == [0.5, 0.25, 0.125, 0.0, 0.0, 0.0, 0.0, 0.0]
+    made.company.in_space = True
+    assert corunning.level_of(made) == 1.0
 
 
 def test_a_deadline_is_what_counts_where_there_is_one() -> None:

@@ -200,7 +200,8 @@ class Bisection(Controller):
         others = self.below(job.task)
         if not others:
             return
-        floor = max(self._floor, min(other.shares.least for other in others))
+        # Lower than what the others have at least: who may not be given so little is gated in time.
+        floor = self._floor
         most = max(other.shares.most for other in others)
         search = self._search(job.task.name, _names(others), most)
         search.resolution = max(RESOLUTION, self.quantum)

@@ -17,6 +17,9 @@ from headway.engine.shares import WHOLE_PERMILLE
 from headway.engine.turns.client import Client
 from headway.engine.turns.port import JobReport
 
+LEAST_TIME = 125
+"""Of a job's time others have so many thousandths at least, or none: they would get next to nothing
+done, and what they have in flight at the end of each bit costs the job as much as ever."""
 GPU_BOUND = 0.5
 """Who waits for the GPU for more than this part of its jobs is bound by the GPU."""
 
@@ -29,7 +32,9 @@ def level_of(client: Client) -> float:
     if share is None or share > GPU_BOUND:
         return 0.0
     level = client.company.controller.level(task)
-    return 1.0 if level and client.company.in_space else level / WHOLE_PERMILLE
+    if client.company.in_space:
+        return 1.0 if level else 0.0
+    return level / WHOLE_PERMILLE if level >= LEAST_TIME else 0.0
 
 
 def mixes_with(client: Client) -> Hashable | None:
