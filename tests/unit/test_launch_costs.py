@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from math import exp
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headway.engine.core import Engine
 from headway.engine.cost_models import Conditions
@@ -172,6 +174,21 @@ def test_whatever_a_client_writes_does_no_harm(made_up: Launch) -> None:
     last = [event for event in said if isinstance(event, Measured)][-1]
     assert last.predicted_ns == pytest.approx(20_000, rel=0.02)
     assert last.bound_ns >= last.predicted_ns
+
+
+WORD, HALF = st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1)
+
+
+@given(st.lists(st.tuples(WORD, WORD, WORD, WORD, HALF, HALF, HALF, HALF), max_size=40))
+def test_no_launches_are_too_strange(found: list[tuple[int, ...]]) -> None:
+    engine = Engine()
+    task, _ = engine.add_task("t", 0, predict="launches")
+    for number, values in enumerate([*found, *found]):
+        engine.measured(task, Launch(*values), number)
+        work, conditions = Work(Launch(*values).features), Conditions()
+        predicted = task.cost_model.predict(work, conditions)
+        assert isinstance(task.cost_model, Launches), "a model that fails is replaced"
+        assert 0 <= predicted.expected_ns <= predicted.bound_ns
 
 
 def test_many_kernels_and_shapes_are_forgotten_not_kept() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -45,11 +46,16 @@ def calibrate_gl(show: bool, as_json: bool, software_gpu: bool, program: tuple[s
     from headway.live.devices import calibrations
 
     if not show:
-        with tempfile.TemporaryDirectory(prefix="headway-shaders-") as folder:
+        found = None
+        with (
+            contextlib.suppress(KeyboardInterrupt),
+            tempfile.TemporaryDirectory(prefix="headway-shaders-") as folder,
+        ):
             if program:
                 _collect(program, folder, software_gpu)
             found = _measure(folder, software_gpu)
         if found is None:
+            say("headway calibrate: interrupted; what was known before is kept")
             return INTERRUPTED
         calibrations.store(found)
     try:
@@ -104,12 +110,20 @@ def _measure(folder: str, software_gpu: bool) -> Calibration | None:
 
     _refuse_if_busy()
     command_line = [sys.executable, "-P", "-m", "headway.live.devices.gl_calibrating", folder]
-    child = subprocess.Popen(  # noqa: S603 - our own Python
-        command_line, env=_environment(software_gpu), stdout=subprocess.PIPE, text=True
-    )
     found: Calibration | None = None
     problem = "the driver ended it"
-    with watch("calibrating", 1000) as watcher:
+    with (
+        watch("calibrating", 1000) as watcher,
+        subprocess.Popen(  # noqa: S603 - our own Python, to which Ctrl-C does not go
+            command_line,
+            env=_environment(software_gpu),
+            stdout=subprocess.PIPE,
+            text=True,
+            process_group=0,
+        ) as child,
+        contextlib.ExitStack() as stack,
+    ):
+        stack.callback(child.terminate)
         assert child.stdout is not None
         for line in child.stdout:
             said: Mapping[str, Any] = json.loads(line)
@@ -123,9 +137,7 @@ def _measure(folder: str, software_gpu: bool) -> Calibration | None:
             problem = said.get("problem", problem)
             if "busy" in said:
                 problem = "the device is busy: equal measurements differ by more than two times"
-    child.wait()
     if watcher.interrupted:
-        say("headway calibrate: interrupted; what was known before is kept")
         return None
     if found is None:
         raise UserError(f"calibrate: {problem}; what was known before is kept")
