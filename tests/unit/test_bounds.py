@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from headway.engine.analysis import groups
 from headway.engine.analysis.gpusync import TOKENS, UNITS, analyse
 from headway.engine.analysis.multiprocessor import (
     Demand,
@@ -427,6 +428,22 @@ def test_a_group_waits_for_one_weaker_group_and_the_stronger_ones() -> None:
     assert bound(found["b"]) == 5 + 4 + 4
     assert bound(found["c"]) is not None
     assert overall(list(found.values())) == HARD
+
+
+def test_a_long_busy_period_is_walked_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = 0
+    usage = groups.usage
+
+    def counted(task: groups.GroupTask, window_ns: int, response_ns: int | None) -> int | None:
+        nonlocal looks
+        looks += 1
+        return usage(task, window_ns, response_ns)
+
+    monkeypatch.setattr(groups, "usage", counted)
+    # A load a little below 1: the weaker task's jobs wait for each other hundreds of times.
+    found = bounds(periodic("a", 7.001, 3.5, 2), periodic("b", 11.003, 5.501, 1))
+    assert bound(found["b"]) is None
+    assert groups.BACKLOG < looks < 8 * groups.BACKLOG
 
 
 def test_equal_priorities_wait_for_one_group_of_each_other() -> None:

@@ -198,10 +198,14 @@ def _online(state: _State) -> int:
 
 
 def _wait(
-    start_ns: int, interference: Callable[[int], int | None], limit_ns: int = LIMIT_NS
+    start_ns: int,
+    interference: Callable[[int], int | None],
+    limit_ns: int = LIMIT_NS,
+    *,
+    least_ns: int = 0,
 ) -> int | None:
-    """The least fixed point of start + interference."""
-    wait_ns = start_ns
+    """The least fixed point of start + interference, which is known to be at least `least_ns`."""
+    wait_ns = max(start_ns, least_ns)
     for _ in range(STEPS):
         more_ns = interference(wait_ns)
         if more_ns is None or start_ns + more_ns > limit_ns:
@@ -217,14 +221,16 @@ def _plain(state: _State, interference: Interference) -> int | None:
     task = state.task
     assert task.period_ns is not None
     worst_ns: int | None = None
+    least_ns = 0
     for job in range(BACKLOG):
 
         def more(window_ns: int, jobs: int = job + 1) -> int | None:
             return interference(window_ns, jobs)
 
-        start_ns = _wait(state.blocking_ns + job * task.cost_ns, more)
+        start_ns = _wait(state.blocking_ns + job * task.cost_ns, more, least_ns=least_ns)
         if start_ns is None:
             return None
+        least_ns = start_ns + task.cost_ns  # the next job starts after this one
         response_ns = start_ns + task.cost_ns - job * task.period_ns
         if worst_ns is None or response_ns > worst_ns:
             worst_ns = response_ns
