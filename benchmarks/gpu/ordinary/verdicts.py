@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from typing import Any
 
@@ -21,6 +22,8 @@ Found = dict[str, dict[str, Any]]
 
 def quantile(times: list[float], part: float) -> float:
     """The smallest time that at least this part of them does not exceed."""
+    if not times:
+        return math.inf  # no job was done: it takes longer than anybody waited
     ordered = sorted(times)
     return ordered[min(len(ordered) - 1, max(0, -(-int(part * 1000) * len(ordered) // 1000) - 1))]
 
@@ -42,7 +45,7 @@ def summary(said: dict[str, list[dict[str, Any]]]) -> Found:
                     "jobs": len(times),
                     "p50_us": quantile(times, 0.5),
                     "p99_us": quantile(times, 0.99),
-                    "max_us": max(times),
+                    "max_us": max(times, default=math.inf),
                     "round_p99_us": [quantile(one["us"], 0.99) for one in mine if one["us"]],
                     "hashes": sorted({one["hash"] for one in mine}),
                     "gpu_in_jobs": mine[-1].get("gpu_in_jobs"),
