@@ -15,7 +15,6 @@ MODEL = Path(__file__).resolve().parents[1] / "protocol" / "pages.pml"
 CHECKED = {
     "on the CPU": ("SPINS=0",),
     "on the CPU, polled": ("SPINS=1", "JOBS=1"),
-    "on the GPU": ("PIECES", "SPINS=0", "JOBS=1", "GROUPS=1"),
     "on the CPU, the program dies": ("SPINS=0", "JOBS=1", "DEATHS"),
     "on the CPU, the daemon dies": ("SPINS=0", "JOBS=1", "DAEMON_DIES"),
     "on the CPU, the daemon stops": ("SPINS=0", "JOBS=1", "DAEMON_STOPS"),
@@ -39,11 +38,12 @@ def check(folder: Path, *settings: str) -> str:
     """What spin says of the model."""
     queue = () if "QUEUE=2" in settings else ("QUEUE=1",)
     defines = [f"-D{name}" for name in (*queue, *settings)]
-    subprocess.run(["spin", *defines, "-a", str(MODEL)], cwd=folder, check=True, timeout=60)
+    subprocess.run(["spin", *defines, "-a", str(MODEL)], cwd=folder, check=True, timeout=250)
     # Partial-order reduction does not go with processes that stop and go on.
     reduction = ["-DNOREDUCE"] if "DAEMON_STOPS" in settings else []
-    compiler = ["gcc", "-O1", "-w", "-DSAFETY", "-DVECTORSZ=512", *reduction, "-o", "pan", "pan.c"]
-    subprocess.run(compiler, cwd=folder, check=True, timeout=120)
+    # Optimising takes gcc longer than the search saves by it.
+    compiler = ["gcc", "-O0", "-w", "-DSAFETY", "-DVECTORSZ=512", *reduction, "-o", "pan", "pan.c"]
+    subprocess.run(compiler, cwd=folder, check=True, timeout=250)
     search = ["./pan", "-m200000", "-w22"]
     done = subprocess.run(search, cwd=folder, capture_output=True, text=True, timeout=280)
     assert "max search depth too small" not in done.stdout
