@@ -125,8 +125,7 @@ def test_equals_are_on_the_gpu_together_under_mps_and_take_turns_else(
         (pipes / "control").touch()
     env = {"SOFTCUDA_LOG": log, "SOFTCUDA_GPU": "", "CUDA_MPS_PIPE_DIRECTORY": pipes}
     equals = [managed.start("cudaapp", "lp", 500, 10, 0, 60, options=LOW, env=env) for _ in "ab"]
-    for program in equals:
-        wait_until(lambda p=program: managed.passed(p) > 400, "both had the GPU for a while")
+    wait_until(lambda: min(map(managed.passed, equals)) > 400, "both have had the GPU for a while")
     one, other = (kernels(log, program) for program in equals)
     times = sorted([(at, 0) for span in one for at in span] + [(at, 1) for at, _ in other])
     inside, began = False, []
