@@ -92,6 +92,11 @@ bench-desktop: setup ## Windows, window servers, video, a game, prediction and t
 	$(BIN)/python -m benchmarks.prediction
 	$(BIN)/python -m benchmarks.desktop_openarena
 
+.PHONY: bench-fleet
+bench-fleet: setup ## Job times, placements and deaths on a Ray cluster of this machine (ten minutes)
+	$(BIN)/python -m benchmarks.fleet_jobs
+	$(BIN)/python -m benchmarks.fleet_placements
+
 .PHONY: compat
 compat: setup ## Programs from Debian with and without Headway: the table in docs/programs.md (ten minutes)
 	scripts/install-packages compat $$($(BIN)/python -m benchmarks.compat --packages)

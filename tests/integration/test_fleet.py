@@ -201,7 +201,9 @@ def test_a_daemon_and_the_placer_are_killed(nodes: RayNodes, kill: list[Any]) ->
     os.kill(old, signal.SIGKILL)
     wait_until(lambda: nodes.daemon_pid("two") != old, "another daemon is there", RIGHT_S)
     wait_until(lambda: healthy() and running(4) == books, "claims are right", RIGHT_S)
+    first = view()["placer"]
     ray.kill(placer(), no_restart=False)
+    wait_until(lambda: view()["placer"] != first, "another placer is there", RIGHT_S)
     wait_until(lambda: running(4) == books, "the next placer knows them", RIGHT_S)
     kill += [half.remote() for _ in range(2)]
     held = half.remote()

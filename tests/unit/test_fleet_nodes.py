@@ -176,6 +176,7 @@ async def test_a_node_with_another_version_takes_no_claims_and_the_rest_goes_on(
 
     placer = Placer()
     placer._watching.cancel()
+    placer._burying.cancel()
     for version, said in (("0.0.9", "runs Headway 0.0.9"), (None, "does not run Headway")):
         (told,) = fake_cluster(version).nodes()
         placer._meet("id", told)

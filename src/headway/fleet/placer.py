@@ -7,7 +7,9 @@ placer's books are made of that at its start, and again at each look, so it may 
 from __future__ import annotations
 
 import asyncio
+import os
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,7 +89,9 @@ class Placer:
         self._ended: dict[str, float] = {}
         """Claims that are over, and since when: what a node said before that counts no more."""
         self._placed = 0
-        self._watching = asyncio.get_event_loop().create_task(self._watch())
+        loop = asyncio.get_event_loop()
+        self._watching = loop.create_task(self._repeat(self._look_at_all))
+        self._burying = loop.create_task(self._repeat(self._bury))
 
     # -- what drivers ask --------------------------------------------------------------------
 
@@ -171,6 +175,7 @@ class Placer:
         return {
             "schema": 1,
             "version": __version__,
+            "placer": os.getpid(),
             "nodes": nodes,
             "strangers": [{"node": n, "problem": why} for n, why in self._strangers.items()],
             "claims": sorted(claims, key=lambda c: (str(c["node"]), str(c["name"]))),
@@ -302,22 +307,28 @@ class Placer:
 
     # -- looking -----------------------------------------------------------------------------
 
-    async def _watch(self) -> None:
+    async def _repeat(self, look: Callable[[], Awaitable[None]]) -> None:
         while True:
             try:
-                await self._look_at_all()
-                self._ready.set()
+                await look()
             except asyncio.CancelledError:
                 raise
             except Exception as error:  # whatever it is: claims are looked after at the next look
                 print(f"headway placer: {type(error).__name__}: {error}", flush=True)
             await asyncio.sleep(self._look_s)
 
-    async def _look_at_all(self) -> None:
+    async def _alive(self) -> dict[str, dict[str, Any]]:
         known = await asyncio.to_thread(self._ray.nodes)
-        alive = {n["NodeID"]: n for n in known if n["Alive"]}
+        return {n["NodeID"]: n for n in known if n["Alive"]}
+
+    async def _bury(self) -> None:
+        """Nodes that Ray says are dead; nobody waits for the answers of others meanwhile."""
+        alive = await self._alive()
         for ray_id in [r for r in self._members if r not in alive]:
             self._gone(self._members.pop(ray_id))
+
+    async def _look_at_all(self) -> None:
+        alive = await self._alive()
         self._strangers = {}
         for ray_id, told in alive.items():
             self._meet(ray_id, told)
@@ -327,6 +338,7 @@ class Placer:
         self._plan_evictions()
         await self._evict()
         self._wake()
+        self._ready.set()
 
     def _meet(self, ray_id: str, told: dict[str, Any]) -> None:
         labels = told.get("Labels", {})
@@ -374,6 +386,8 @@ class Placer:
         facts: NodeFacts | None = await self._quietly(
             member.agent.look.remote(), START_S if is_new else ANSWER_S
         )
+        if self._members.get(member.ray_id) is not member:
+            return  # it is dead
         if facts is None:
             member.problem = f"the agent of node {member.key} does not answer"
             for gpu in [] if member.facts is None else member.facts.gpus:
