@@ -11,7 +11,7 @@ import threading
 
 RESOURCE_BYTES = 144
 """sizeof(CUdevResource), since CUDA 12.4."""
-COUNT_AT = 96
+COUNT_OFFSET = 96
 """Where in it the number of multiprocessors is."""
 SM_RESOURCE = 1
 DEFAULT_STREAM = NON_BLOCKING = 1
@@ -53,7 +53,7 @@ def _make(number: int, part: int, parts: int) -> int:
     call("cuDeviceGet", ctypes.byref(device), number)
     whole = ctypes.create_string_buffer(RESOURCE_BYTES)
     call("cuDeviceGetDevResource", device, whole, SM_RESOURCE)
-    count = ctypes.c_uint.from_buffer(whole, COUNT_AT).value
+    count = ctypes.c_uint.from_buffer(whole, COUNT_OFFSET).value
     each = count // parts // STEP * STEP
     if not each:
         most = count // STEP
