@@ -12,7 +12,7 @@ import argparse
 import os
 import sys
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 
 from headway.sim.study.pairs import Result, study, throughput
 from headway.sim.study.ways import PEERS, SLICED
@@ -35,9 +35,9 @@ def main(arguments: list[str]) -> int:
     seeds = range(options.first, options.first + options.groups)
     counts, bad, ahead = Counter[str](), 0, Counter[str]()
     with ProcessPoolExecutor(os.cpu_count()) as pool:
-        for seed, (group, found, wrong) in zip(
-            seeds, pool.map(study, seeds, [options.seconds] * len(seeds)), strict=True
-        ):
+        asked = {pool.submit(study, seed, options.seconds): seed for seed in seeds}
+        for done in as_completed(asked):  # a slow group hides no other
+            seed, (group, found, wrong) = asked[done], done.result()
             bad += bool(wrong)
             counts.update(words.split(" is ")[0] for words in wrong)
             ahead.update(
