@@ -206,6 +206,9 @@ def test_a_claim_is_kept_while_somebody_is_there_for_it(tmp_path: Path) -> None:
         }
         gone = {
             "plain and dead": note(TICKETS[3], plain=True, pid=pid, born=born + 1),
+            "of nobody known, whose worker ended": replace(
+                note(TICKETS[5], pid=pid, born=born + 1), made_s=time.time() - 20
+            ),
             "promised to nobody, long ago": replace(note(TICKETS[4]), made_s=time.time() - 3600),
         }
         for one in (*kept.values(), *gone.values()):

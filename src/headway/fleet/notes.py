@@ -28,6 +28,9 @@ TICKET = re.compile(r"[0-9a-f]{32}")
 PROMISED_S = 60.0
 """How long a promise stands of which nobody said for whom it is."""
 
+ENDED_S = 10.0
+"""The same, if its worker has ended."""
+
 
 @dataclass(frozen=True, slots=True)
 class Note:
@@ -55,7 +58,8 @@ class Note:
             return True
         if self.plain:
             return False
-        return bool(self.actor or self.job) or time.time() - self.made_s < PROMISED_S
+        kept_s = ENDED_S if self.pid else PROMISED_S
+        return bool(self.actor or self.job) or time.time() - self.made_s < kept_s
 
     def facts(self) -> NoteFacts:
         return NoteFacts(

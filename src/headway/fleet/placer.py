@@ -51,6 +51,7 @@ class Ticket:
     fresh_s: float = 0.0
     """When that became so; what was seen before is older."""
     running: bool = False
+    pid: int = 0
     plain: bool = False
     created_s: float = 0.0
     """When an actor was made for it."""
@@ -437,7 +438,7 @@ class Placer:
         if held.fresh_s >= began_s or held.evict_s is not None:
             return
         held.actor, held.job = held.actor or note.actor, held.job or note.job
-        held.running, held.misfit = note.running, note.misfit
+        held.running, held.misfit, held.pid = note.running, note.misfit, note.pid
         place = Place(member.key, note.gpu)
         if held.at not in (None, place) and not note.running:
             return  # what another node still has of it
@@ -454,7 +455,19 @@ class Placer:
         from ray._private import state
 
         now_s = time.monotonic()
-        actors = {number: told["State"] for number, told in state.actors().items()}
+        told_of = state.actors()
+        actors = {number: told["State"] for number, told in told_of.items()}
+        # An actor that Ray started again while no placer was there to say whose claim it has.
+        by_process = {
+            (told["Address"]["NodeID"], told["Pid"]): number
+            for number, told in told_of.items()
+            if told["State"] == "ALIVE"
+        }
+        for held in self._tickets.values():
+            if held.at is not None and held.running and not (held.actor or held.plain):
+                member = self._member(held.at.node)
+                if member is not None:
+                    held.actor = by_process.get((member.ray_id, held.pid), "")
         dead = {job["JobID"] for job in state.jobs() if job["IsDead"]}
         found = []
         for ticket, held in list(self._tickets.items()):
