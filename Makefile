@@ -96,6 +96,7 @@ bench-desktop: setup ## Windows, window servers, video, a game, prediction and t
 bench-fleet: setup ## Job times, placements and deaths on a Ray cluster of this machine (ten minutes)
 	$(BIN)/python -m benchmarks.fleet_jobs
 	$(BIN)/python -m benchmarks.fleet_placements
+	$(BIN)/python -m benchmarks.fleet_study
 
 .PHONY: compat
 compat: setup ## Programs from Debian with and without Headway: the table in docs/programs.md (ten minutes)

@@ -22,6 +22,7 @@ NAV: dict[str, list[str]] = {
         "systemd",
         "containers",
         "fleet",
+        "fleet-scale",
         "programs",
         "threat-model",
         "proved",

@@ -14,7 +14,7 @@ import pytest
 import headway
 from benchmarks import fleet_jobs
 from headway.fleet import ClaimError, joining
-from tests.integration import opencl
+from tests.integration import command, opencl
 from tests.integration.ray_nodes import RayNodes, claims, cluster, placer, view, wait_until
 
 pytestmark = [
@@ -247,3 +247,16 @@ def test_a_node_is_killed(nodes: RayNodes, kill: list[Any]) -> None:
         if home != dead:
             assert pids([actor]) == [pid]
     assert all(gpu["reserved"] <= 1 for node in view()["nodes"] for gpu in node["gpus"])
+
+
+def test_studies_on_the_cluster_have_the_same_results(nodes: RayNodes) -> None:
+    words = ["study", "acceptance", "--json", "--sets", "12", "--tasks", "6"]
+    words += ["--utilisation", "0.1:0.2:0.1", "--allocators", "r2dglp-wc"]
+    here = command.headway(*words, "--jobs", "1")
+    there = command.headway(*words, "--ray", nodes.address, timeout_s=120, env=nodes.env)
+    assert there.returncode == 0, there.stderr
+    assert there.stdout == here.stdout
+    assert '"accepted":' in here.stdout
+    figure = ["papers", "run", "timegraph/fig6", "--json"]
+    there = command.headway(*figure, "--ray", nodes.address, timeout_s=120, env=nodes.env)
+    assert there.stdout == command.headway(*figure).stdout

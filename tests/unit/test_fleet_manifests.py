@@ -25,7 +25,7 @@ VERSIONS = ("1.34", "1.37")
 
 
 def documents() -> list[dict[str, Any]]:
-    return manifests.kubernetes(MACHINES, "registry.local/headway:0.1.0", "0.1.0")
+    return manifests.kubernetes(MACHINES, "headway:0.1.0", "0.1.0")
 
 
 def of_kind(kind: str) -> list[dict[str, Any]]:

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from headway.engine.admission import percent
-from headway.fleet.books import LONGEST_NS, Books, Gpu, Place, shape_of
+from headway.fleet.books import LONGEST_NS, Books, Gpu, Place
 from headway.fleet.claims import UNITS, Claim
 from headway.fleet.proofs import fits, objection, objection_alone
+from headway.fleet.waiting import Waiting, WaitingClaims
 
 # -- decisions -------------------------------------------------------------------------------------
 
@@ -57,23 +58,6 @@ class Refused:
 Decision = Placed | Waits | Refused
 
 
-@dataclass(slots=True)
-class Waiting:
-    """A claim without a GPU."""
-
-    claim: Claim
-    number: int
-    """In the order of submissions."""
-    lost: str = ""
-    """Why the claim lost the GPU that it had, if it had one."""
-    problem: str = ""
-    """Why no GPU can take it now."""
-
-    @property
-    def why(self) -> str:
-        return "; ".join(filter(None, (self.lost, self.problem)))
-
-
 # -- the policy ------------------------------------------------------------------------------------
 
 
@@ -83,7 +67,7 @@ class Placement:
     def __init__(self, *, proves: bool = True, preempts: bool = True) -> None:
         """`proves` and `preempts` can be switched off, to see what they are good for."""
         self.books = Books()
-        self.waiting: dict[str, Waiting] = {}
+        self.waiting = WaitingClaims()
         self._proves, self._preempts = proves, preempts
         self._count = 0
 
@@ -129,7 +113,7 @@ class Placement:
             return Placed(ticket, self.books.where[ticket].place)
         why = self.never(claim)
         if why:
-            self.waiting.pop(ticket, None)
+            self.waiting.take(ticket)
             return Refused(ticket, why)
         if ticket not in self.waiting:
             self._count += 1
@@ -141,7 +125,7 @@ class Placement:
 
     def release(self, ticket: str) -> list[Placed]:
         """A claim is over; who gets what it had."""
-        if self.waiting.pop(ticket, None) is not None or ticket not in self.books.where:
+        if self.waiting.take(ticket) or ticket not in self.books.where:
             return []
         self.books.free(ticket)
         return self.settle()
@@ -157,7 +141,7 @@ class Placement:
         gpu = self.books.gpus.get(place)
         if gpu is None:
             return False
-        self.waiting.pop(ticket, None)
+        self.waiting.take(ticket)
         if self.books.where.get(ticket) is not gpu:
             if ticket in self.books.where:
                 self.books.free(ticket)
@@ -175,21 +159,8 @@ class Placement:
         return placed
 
     def _settle_once(self) -> list[Placed]:
-        order = sorted(
-            self.waiting.items(), key=lambda item: (-item[1].claim.effective_level, item[1].number)
-        )
-        placed, hopeless = list[Placed](), set[object]()
-        for ticket, waiting in order:
-            claim = waiting.claim
-            kind = shape_of(claim), claim.labels, claim.preemptible
-            if kind in hopeless or ticket not in self.waiting:
-                continue
-            decision = self._try(ticket)
-            if isinstance(decision, Placed):
-                placed.append(decision)
-            else:
-                hopeless.add(kind)
-        return placed
+        decisions = (self._try(ticket) for ticket in self.waiting.candidates())
+        return [decision for decision in decisions if isinstance(decision, Placed)]
 
     # -- rules -------------------------------------------------------------------------------
 
