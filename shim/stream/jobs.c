@@ -36,20 +36,20 @@ static void begin(uint64_t now) {
     hw_store_release(&page()->jobs, jobs + 1);
 }
 
-bool hw_job_is_on(void) { return hw.job.works && last(); }
+bool hw_job_is_on(void) { return hw_load(&hw.job.works) && last(); }
 
 void hw_job_works(uint64_t now) {
     if (!page() || hw_job_is_on()) return;
     uint64_t took = hw.job.paused_ns && now > hw.job.paused_ns ? now - hw.job.paused_ns : 0;
     uint64_t rest_ns = hw_daemon() ? hw_load(&hw_daemon()->rest_ns) : 0;
-    if (!hw.job.works && hw.job.paused_ns) hw_count(&page()->pauses[place_of(took)], 1);
-    hw.job.works = true;
+    if (!hw_load(&hw.job.works) && hw.job.paused_ns) hw_count(&page()->pauses[place_of(took)], 1);
+    hw_store(&hw.job.works, 1);
     if (!last() || hw_load(&last()->closed) || hw.job.said_ns || (!hw.job.open && took >= rest_ns)) begin(now);
 }
 
 void hw_job_pauses(uint64_t now) {
     struct hw_job *job = last();
-    hw.job.works = false;
+    hw_store(&hw.job.works, 0);
     hw.job.paused_ns = now;
     if (!job) return;
     hw_count(&page()->paused, 1);
@@ -64,11 +64,11 @@ static void add(hw_u32 *sum, uint64_t ns) {
 }
 
 void hw_job_waited(uint64_t ns) {
-    if (hw.job.works && last()) add(&last()->waited_ns, ns);
+    if (hw_load(&hw.job.works) && last()) add(&last()->waited_ns, ns);
 }
 
 void hw_job_held(uint64_t ns) {
-    if (hw.job.works && last()) add(&last()->held_ns, ns);
+    if (hw_load(&hw.job.works) && last()) add(&last()->held_ns, ns);
 }
 
 bool hw_job_tells(void) {
@@ -80,7 +80,9 @@ void hw_job_begin(uint64_t now, uint64_t deadline) {
     hw.job.open = true;
     hw.job.said_ns = now;
     hw.job.deadline_ns = deadline;
-    if (hw.job.works) hw.job.works = false, hw.job.paused_ns = 0; /* what went before is no part of it */
+    if (!hw_load(&hw.job.works)) return;
+    hw_store(&hw.job.works, 0); /* what went before is no part of it */
+    hw.job.paused_ns = 0;
 }
 
 bool hw_job_worked(void) { return hw.job.open && !hw.job.said_ns; }
@@ -97,6 +99,6 @@ bool hw_job_end(uint64_t now, bool count) {
 }
 
 void hw_job_forget(void) {
-    hw.job.works = false;
+    hw_store(&hw.job.works, 0);
     hw.job.paused_ns = 0;
 }

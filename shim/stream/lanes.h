@@ -90,7 +90,7 @@ struct hw_turns {
     void *piece_of; /* the lane that got the last piece */
     /* jobs.c */
     struct {
-        bool works;         /* since its last pause */
+        hw_u32 works;       /* since its last pause; read without the lock by who waited */
         uint64_t paused_ns; /* when that began; 0: there was none */
         uint64_t passed;    /* groups before this job */
         bool open;          /* the program says itself when its job is over, */

@@ -116,6 +116,7 @@ class RayNodes:
         node = self.node(name)
         doomed = descendants(node["ray"][0])
         doomed += [self.daemon_pid(name, gpu["index"]) for gpu in node["gpus"]]
+        doomed = [pid for pid in doomed if pid > 0]  # 0, of a daemon just killed, is everybody here
         for pid in doomed:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -140,10 +141,10 @@ def cluster(folder: Path, names: tuple[str, ...], **how: Any) -> Iterator[RayNod
     before = dict(os.environ)
     try:
         nodes.up(names[0], head=True, **how)
+        os.environ |= {k: nodes.env[k] for k in ("RAY_ADDRESS", "XDG_RUNTIME_DIR")}
+        joining.connect(nodes.address)  # while the head alone is there: a driver dies with its node
         for name in names[1:]:  # one after the other: two at once time out in Ray
             nodes.up(name, **how)
-        os.environ |= {k: nodes.env[k] for k in ("RAY_ADDRESS", "XDG_RUNTIME_DIR")}
-        joining.connect(nodes.address)
         yield nodes
     finally:
         if (ray := joining.ray()).is_initialized():

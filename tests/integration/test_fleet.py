@@ -209,6 +209,8 @@ def test_a_daemon_and_the_placer_are_killed(nodes: RayNodes, kill: list[Any]) ->
     held = half.remote()
     assert "it asks for 50 % of a GPU" in held.why
     held.cancel()
+    with pytest.raises(ClaimError, match="worker was given up"):
+        held.actor(timeout_s=5)
     assert pids(actors) == before
 
 

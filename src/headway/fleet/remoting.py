@@ -131,6 +131,7 @@ class Held:
         self._actor: Any = None
         self._error: Exception | None = None
         self._done = threading.Event()
+        self._given_up = threading.Event()
         print(f"headway claim: {claim.name} waits: {why}", file=sys.stderr, flush=True)
         atexit.register(_stopping.set)
         threading.Thread(
@@ -139,9 +140,10 @@ class Held:
 
     def _wait(self, words: dict[str, Any], create: Callable[[dict[str, Any]], Any]) -> None:
         try:
-            answer = _ask(self._ticket, words, waits=True)
-            if not _stopping.is_set():
-                self._actor = create(answer)
+            answer = _await(self._ticket, words, self._given_up)
+            if answer is None:
+                raise ClaimError(f"headway claim: {self._claim.name} was given up")
+            self._actor = create(answer)
         except Exception as error:  # the caller's, when he asks
             self._error = error
         self._done.set()
@@ -160,6 +162,8 @@ class Held:
 
     def cancel(self) -> None:
         """Give the claim up."""
+        self._given_up.set()
+        self._done.wait(2 * LOOK_S)
         ray = joining.ray()
         ray.get(_placer().release.remote(self._ticket))
         if self._actor is not None:
@@ -236,6 +240,11 @@ class Function(_Remote):
                 print(f"headway claim: {why}", file=sys.stderr, flush=True)
             time.sleep(LOOK_S)
 
+    @property
+    def keeps(self) -> bool:
+        """Whether it has claims of calls that are over."""
+        return bool(self._free)
+
     def over(self, ticket: str, answer: dict[str, Any]) -> None:
         """A call is over: its claim is free for the next."""
         with self._lock:
@@ -270,30 +279,41 @@ def _follow(function: Function, ref: Any, ticket: str, answer: dict[str, Any]) -
         if _follower is None or not _follower.is_alive():
             _follower = threading.Thread(target=_look, name="headway calls", daemon=True)
             _follower.start()
+            atexit.unregister(_give_all_back)
             atexit.register(_give_all_back)
 
 
 def _look() -> None:
+    """Until there is nothing to follow: a thread that is there while Ray is shut down, and has
+    anything of Ray's, may end the process."""
+    global _follower
     ray = joining.ray()
-    while not _stopping.is_set():
+    while not _stopping.wait(LOOK_S):
         with _guard:
-            refs, functions = list(_calls), list(_functions)
+            if not _calls and not any(function.keeps for function in _functions):
+                _follower = None
+                return
         try:
             if not ray.is_initialized():
                 return
-            done: list[Any] = []
-            if refs:
-                done, _ = ray.wait(refs, num_returns=len(refs), timeout=LOOK_S, fetch_local=False)
-            else:
-                time.sleep(LOOK_S)
-            for ref in done:
-                with _guard:
-                    function, ticket, answer = _calls.pop(ref)
-                function.over(ticket, answer)
-            for function in functions:
-                function.give_back()
+            _look_once(ray)
         except Exception:  # Ray is shut down, say: the placer sees that this driver is gone
             return
+
+
+def _look_once(ray: Any) -> None:
+    """Calls that are over free their claims; claims that no call wants are given back."""
+    with _guard:
+        refs, functions = list(_calls), list(_functions)
+    done: list[Any] = []
+    if refs:
+        done, _ = ray.wait(refs, num_returns=len(refs), timeout=0, fetch_local=False)
+    for ref in done:
+        with _guard:
+            function, ticket, answer = _calls.pop(ref)
+        function.over(ticket, answer)
+    for function in functions:
+        function.give_back()
 
 
 def _give_all_back() -> None:
@@ -317,14 +337,28 @@ def _placer() -> Any:
 
 def _ask(ticket: str, words: dict[str, Any], *, waits: bool) -> dict[str, Any]:
     """The placer's answer; ClaimError if no GPU of the cluster can ever take the claim."""
+    return _read(joining.ray().get(_request(ticket, words, waits=waits)))
+
+
+def _await(ticket: str, words: dict[str, Any], given_up: threading.Event) -> dict[str, Any] | None:
+    """The placer's answer once there is a GPU; None if nobody wants it any more. For threads: they
+    look now and then, for whoever waits in Ray while it is shut down ends the process."""
     ray = joining.ray()
-    placer = _placer()
-    job = ray.get_runtime_context().get_job_id()
-    ref = placer.place.remote(ticket, words, job, waits=waits)
-    while not ray.wait([ref], timeout=1.0)[0]:
-        if _stopping.is_set():
-            return {}
-    answer: dict[str, Any] = ray.get(ref)
+    ref = _request(ticket, words, waits=True)
+    while ray.is_initialized() and not _stopping.is_set():
+        if ray.wait([ref], timeout=0)[0]:
+            return _read(ray.get(ref))
+        if given_up.wait(LOOK_S):
+            return None
+    return None
+
+
+def _request(ticket: str, words: dict[str, Any], *, waits: bool) -> Any:
+    job = joining.ray().get_runtime_context().get_job_id()
+    return _placer().place.remote(ticket, words, job, waits=waits)
+
+
+def _read(answer: dict[str, Any]) -> dict[str, Any]:
     if "refused" in answer:
         raise ClaimError(answer["refused"])
     return answer
