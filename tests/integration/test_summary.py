@@ -38,7 +38,8 @@ def test_the_summary_has_the_programs_jobs(managed: cuda.Managed) -> None:
     assert done.returncode == 0, done.stderr
     found = re.search(r"(\d+) jobs: half of them within (.*), 99 % within", done.stderr)
     assert found is not None, done.stderr
-    assert JOBS - 2 <= int(found[1]) <= JOBS + 2  # the first and the last may be none by themselves
+    # Filling its memory, warming up and reading back may be jobs, or parts of the first and last.
+    assert JOBS - 2 <= int(found[1]) <= JOBS + 3
     assert "others waited" in done.stderr
 
 

@@ -297,7 +297,7 @@ def test_metrics_say_what_status_says(daemon: DaemonProcess) -> None:
     assert samples["headway_served_tasks", frozenset()] == 2
     for entry in status["channels"]:
         labels = {("task", entry["name"]), ("pid", str(entry["pid"]))}
-        labels.add(("channel", str(entry["channel"])))
+        labels |= {(key, str(entry[key])) for key in ("channel", "gpu")}
         label = frozenset(labels)
         gpu_s = samples["headway_task_gpu_seconds_total", label]
         assert gpu_s == pytest.approx(entry["gpu_ns"] / 1e9)
