@@ -73,6 +73,7 @@ bench-live: setup ## Protection, overhead, latency, deaths and fuzz of the live 
 	$(BIN)/python -m benchmarks.live_protection
 	$(BIN)/python -m benchmarks.live_overhead
 	$(BIN)/python -m benchmarks.daemon_latency
+	$(BIN)/python -m benchmarks.daemon_scale
 	$(BIN)/python -m benchmarks.tokens
 	$(BIN)/python -m benchmarks.launch_cost
 	$(BIN)/python -m benchmarks.steps_ahead
