@@ -112,7 +112,9 @@ def test_others_stay_beside_a_job_that_is_bound_by_its_cpu_under_mps(
     assert middle <= 2 or side_by_side, counts
     entry = managed.entry(high)
     assert (entry["corun"] > 0) == side_by_side
-    assert entry["gpu_in_jobs"] < 0.5
+    # In time slices there may have been no job yet during which nobody else was let onto the GPU.
+    known = side_by_side or entry["gpu_in_jobs"] is not None
+    assert not known or entry["gpu_in_jobs"] < 0.5
 
 
 @pytest.mark.parametrize("side_by_side", [True, False])
