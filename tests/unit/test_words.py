@@ -84,7 +84,8 @@ def test_garbage_after_words_is_neither_lost_nor_counted(said: bytes) -> None:
     jobs, rest = read(said)
     if b"pass" not in said[120:] and b"missed" not in said[120:]:
         assert len(jobs) <= 30
-        assert 4 * len(jobs) + len(rest) >= len(said.strip(b"\0 \t\r\n\f\v"))
+        blanks = b"\0 \t\r\n\f\v"  # which may be dropped, also between a word and what follows
+        assert 4 * len(jobs) + len(rest) >= len(said.translate(None, blanks))
 
 
 def test_what_is_held_back_is_bounded() -> None:
