@@ -44,11 +44,6 @@ class Pool(concurrent.futures.Executor):
         self._remote = self._ray.remote(num_cpus=1, max_retries=3)(_call)
         self._going: dict[concurrent.futures.Future[Any], Any] = {}
 
-    @property
-    def cpus(self) -> int:
-        """How many calls go on at a time."""
-        return max(1, int(self._ray.cluster_resources().get("CPU", 1)))
-
     def submit(  # type: ignore[override] # keywords are not needed
         self, function: Callable[..., T], /, *arguments: Any
     ) -> concurrent.futures.Future[T]:
